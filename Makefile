@@ -1,0 +1,45 @@
+# Every target does its own set-up. PYTHON picks the interpreter (3.11 or newer).
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= 8
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format lock clean
+
+help:  ## Show the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 12
+
+$(STAMP): pyproject.toml requirements.lock requirements-dev.lock
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Agensh needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
+	@command -v git >/dev/null || { echo "Agensh needs git: install it with your package manager" >&2; exit 1; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+setup: $(STAMP)  ## Install Agensh and its tools into .venv
+
+demo: $(STAMP)  ## A team of WORKERS (8) rebuilds a program, embedded; ends with the report
+	$(BIN)/agensh demo --workers $(WORKERS)
+
+test: $(STAMP)  ## Run the whole test suite
+	$(BIN)/python -m pytest -n auto --dist worksteal
+
+lint: $(STAMP)  ## ruff, mypy --strict, import-linter
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP)  ## Format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock: $(STAMP)  ## Pin the dependencies anew (needs uv)
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -o requirements.lock pyproject.toml
+	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --group dev -o requirements-dev.lock pyproject.toml
+
+clean:  ## Remove what the build and the tests made (runs/ stays)
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -1,0 +1,161 @@
+"""Database engines: SQLite (WAL) and MySQL/MariaDB, async, with bounded pools.
+
+A URL is SQLAlchemy's: `sqlite+aiosqlite:////path/board.sqlite3` or `mysql+aiomysql://user:password@host/name`. Each
+owner of tables (the board, the router) keeps its own Alembic history and version table, so both may share a database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import Connection, event, make_url
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+
+from agensh.errors import AgenshError, UsageError
+
+T = TypeVar("T")
+
+POOL_SIZE = 8
+BUSY_TIMEOUT = 20.0  # seconds a SQLite writer waits for its turn
+RETRIES = 6
+_MYSQL_RETRYABLE = {1205, 1213, 2006, 2013, 2055, 1040, 1927, 4031}
+"""Lock wait, deadlock, gone away, lost connection (2), too many connections, connection killed, idle disconnect."""
+
+
+class DatabaseUnavailable(AgenshError):
+    """The database did not take the operation; nothing was written. Try again in a moment."""
+
+
+def sqlite_url(path: Path) -> str:
+    """Return the URL of a SQLite file."""
+    return f"sqlite+aiosqlite:///{path.absolute()}"
+
+
+def open_engine(url: str, *, pool_size: int = POOL_SIZE) -> AsyncEngine:
+    """Return an engine for `url`; UsageError for a database that is not supported.
+
+    SQLite connections run in WAL mode with `synchronous=FULL` (a commit survives a power cut) and begin every
+    transaction as a writer where asked by `begin_write`. MySQL connections are utf8mb4.
+    """
+    parsed = make_url(url)
+    backend = parsed.get_backend_name()
+    if backend == "sqlite":
+        engine = create_async_engine(url, pool_size=pool_size, max_overflow=0, connect_args={"timeout": BUSY_TIMEOUT})
+        event.listen(engine.sync_engine, "connect", _set_up_sqlite)
+        event.listen(engine.sync_engine, "begin", _begin_sqlite)
+        return engine
+    if backend in {"mysql", "mariadb"}:
+        query = dict(parsed.query) | {"charset": "utf8mb4"}
+        return create_async_engine(
+            parsed.set(query=query),
+            pool_size=pool_size,
+            max_overflow=0,
+            pool_pre_ping=True,
+            pool_recycle=1800,
+            isolation_level="READ COMMITTED",
+        )
+    raise UsageError(f"database: {backend!r} is not supported; use sqlite+aiosqlite or mysql+aiomysql.")
+
+
+def _set_up_sqlite(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # transactions are begun by _begin_sqlite, not by the driver
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=FULL")
+    cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    write = connection.get_execution_options().get("agensh_write", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+@asynccontextmanager
+async def begin_write(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    """Open a transaction that will write: on SQLite it takes the write lock at once, so it cannot fail half-way."""
+    async with engine.connect() as connection:
+        await connection.execution_options(agensh_write=True)
+        async with connection.begin():
+            yield connection
+
+
+def is_retryable(error: DBAPIError) -> bool:
+    """Say whether the same transaction may succeed when it is run again from its start."""
+    original = error.orig
+    if error.connection_invalidated:
+        return True
+    code = original.args[0] if original is not None and original.args else None
+    if isinstance(code, int) and code in _MYSQL_RETRYABLE:
+        return True
+    cause = getattr(original, "__cause__", None)
+    text = str(original)
+    return isinstance(original or cause, sqlite3.OperationalError | Exception) and (
+        "database is locked" in text or "database table is locked" in text
+    )
+
+
+async def retrying(
+    operation: Callable[[], Awaitable[T]], *, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+) -> T:
+    """Run a whole transaction, again after a deadlock, a lock time-out or a lost connection (bounded).
+
+    `operation` must be safe to repeat from its start: its own commit may have happened when the connection was lost,
+    so every write carries a unique key.
+    """
+    for attempt in range(RETRIES):
+        try:
+            return await operation()
+        except DBAPIError as error:
+            if not is_retryable(error):
+                raise
+            if attempt == RETRIES - 1:
+                raise DatabaseUnavailable from error
+        await sleep(0.02 * 2**attempt)
+    raise DatabaseUnavailable
+
+
+def migrate(url: str, scripts: Path, *, version_table: str, revision: str = "head") -> None:
+    """Bring the tables of one owner to `revision` (blocking; call it before the event loop or in a thread).
+
+    `scripts` is the owner's Alembic folder; a revision below the current one migrates down.
+    """
+    config = Config()
+    config.set_main_option("script_location", str(scripts))
+    config.attributes["url"] = url
+    config.attributes["version_table"] = version_table
+    parsed = make_url(url)
+    if parsed.get_backend_name() == "sqlite" and parsed.database:
+        Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
+    if revision == "head" or revision.startswith("+"):
+        command.upgrade(config, revision)
+    else:
+        command.downgrade(config, revision)
+
+
+def run_migrations(config: Config, target_metadata: Any) -> None:
+    """Body of an owner's `env.py`: run its migrations over a synchronous connection to the same database."""
+    from alembic import context
+    from sqlalchemy import create_engine, pool
+
+    url = make_url(config.attributes["url"])
+    sync = {"sqlite+aiosqlite": "sqlite", "mysql+aiomysql": "mysql+pymysql"}
+    engine = create_engine(url.set(drivername=sync.get(url.drivername, url.drivername)), poolclass=pool.NullPool)
+    with engine.connect() as connection:
+        context.configure(
+            connection=connection,
+            target_metadata=target_metadata,
+            version_table=config.attributes["version_table"],
+            render_as_batch=url.get_backend_name() == "sqlite",
+        )
+        with context.begin_transaction():
+            context.run_migrations()
+    engine.dispose()

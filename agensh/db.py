@@ -7,7 +7,6 @@ owner of tables (the board, the router) keeps its own Alembic history and versio
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -90,17 +89,11 @@ async def begin_write(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
 
 def is_retryable(error: DBAPIError) -> bool:
     """Say whether the same transaction may succeed when it is run again from its start."""
-    original = error.orig
     if error.connection_invalidated:
         return True
+    original = error.orig
     code = original.args[0] if original is not None and original.args else None
-    if isinstance(code, int) and code in _MYSQL_RETRYABLE:
-        return True
-    cause = getattr(original, "__cause__", None)
-    text = str(original)
-    return isinstance(original or cause, sqlite3.OperationalError | Exception) and (
-        "database is locked" in text or "database table is locked" in text
-    )
+    return code in _MYSQL_RETRYABLE or "is locked" in str(original)
 
 
 async def retrying(

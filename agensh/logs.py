@@ -26,9 +26,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        for key, value in vars(record).items():
-            if key not in _STANDARD and key != "color_message":
-                line[key] = value
+        line |= {key: value for key, value in vars(record).items() if key not in _STANDARD and key != "color_message"}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return json.dumps(line, default=str, ensure_ascii=False)

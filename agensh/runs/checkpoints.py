@@ -70,6 +70,8 @@ def spread(commits: Sequence[MainCommit], most: int) -> list[MainCommit]:
     """Choose at most `most` commits: the first, the last, and the others as evenly spaced in time as they lie."""
     if len(commits) <= most:
         return list(commits)
+    if most == 1:
+        return [commits[-1]]
     first, last = commits[0].at, commits[-1].at
     chosen = {0, len(commits) - 1}
     for step in range(1, most - 1):

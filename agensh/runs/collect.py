@@ -168,7 +168,7 @@ class Collector:
         known = [sha for sha in merged if await _has(self.mirror, sha)]
         pushed = await git("rev-list", "--no-merges", "--branches", "--not", "main", *known, cwd=self.mirror)
         stranded = [{"sha": sha, "where": "branch"} for sha in pushed.split()]
-        everywhere = {sha for sha in (await git("rev-list", "--all", *known, cwd=self.mirror)).split()}
+        everywhere = set((await git("rev-list", "--all", *known, cwd=self.mirror)).split())
         for worker in self._secrets.workers:
             for clone in sorted(self._run.worker(worker).glob("work/*/.git")):
                 local = await git(

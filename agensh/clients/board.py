@@ -1,0 +1,5 @@
+"""Typed client of the board service."""
+
+
+class BoardClient:
+    """The board as one worker sees it."""

@@ -1,0 +1,5 @@
+"""Typed client of the chat (Mattermost's REST API and websocket)."""
+
+
+class MattermostClient:
+    """The chat as one account sees it."""

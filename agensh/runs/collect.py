@@ -21,6 +21,7 @@ from agensh.identity import write_private_json
 from agensh.rundir import RunDir, RunInfo, RunSecrets
 
 GIT_TIMEOUT = 120.0  # seconds
+MOST_POSTS = 1_000_000  # of one channel
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,7 @@ class Collector:
                 for channel in await chat.my_channels():
                     if channel.type != "D" and channel.name != self._info.channel:
                         continue
-                    for post in await chat.all_posts(channel.id):
+                    for post in await chat.posts(channel.id, limit=MOST_POSTS):
                         if post.id in posts or post.type:
                             continue
                         posts[post.id] = {

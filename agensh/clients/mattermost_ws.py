@@ -1,8 +1,8 @@
 """The chat's push channel: Mattermost's websocket, with resume.
 
-The token goes as a header on the upgrade itself: only then does the server resume a cut connection. A resumed connection
-replays what was missed; a fresh one does not, and a jump in the sequence numbers means loss: both are signalled
-(`fresh`, `gap`), and the consumer then reads the channels back over REST.
+The token goes as a header on the upgrade itself: only then does the server resume a cut connection. A resumed
+connection replays what was missed; a fresh one does not, and a jump in the sequence numbers means loss: both are
+signalled (`fresh`, `gap`), and the consumer then reads the channels back over REST.
 
 The reader never waits for the consumer: the server cuts off whoever leaves 256 events unread, and then not resumably.
 What the consumer has not taken yet is kept across reconnects; when it becomes too much it is replaced by one `gap`.
@@ -49,8 +49,8 @@ class ChatSignal:
     """`O`, `P`, `D`, `G`."""
     sender: str = ""
     """Name of the author, without `@`."""
-    mentioned: bool = False
-    """The server says that the post mentions this account."""
+    mentions: tuple[str, ...] = ()
+    """Ids of mentioned accounts; newer servers name the receiver only. A direct message mentions the other side."""
 
 
 class MattermostSocket:
@@ -146,12 +146,11 @@ class MattermostSocket:
                 group.create_task(self._read(socket))
                 group.create_task(self._ping(socket))
         except* (ConnectionClosed, OSError) as errors:
-            error = errors.exceptions[0]
-            if isinstance(error, ConnectionClosed) and error.rcvd is not None:
-                reason = f"it was closed with code {error.rcvd.code}"
-        except* ServiceError as errors:
-            error = errors.exceptions[0]
-            reason = error.reason if isinstance(error, ServiceError) else str(error)
+            closed = errors.exceptions[0]
+            if isinstance(closed, ConnectionClosed) and closed.rcvd is not None:
+                reason = f"it was closed with code {closed.rcvd.code}"
+        except* ServiceError as failures:
+            reason = str(failures.exceptions[0])
         finally:
             self._failure = ServiceError(SERVICE, 0, reason, retryable=True)
             self._wake.set()
@@ -238,5 +237,5 @@ def read_posted(data: Mapping[str, Any]) -> ChatSignal | None:
         channel_id=post.channel_id,
         channel_type=str(data.get("channel_type") or ""),
         sender=str(data.get("sender_name") or "").removeprefix("@"),
-        mentioned=bool(mentions),
+        mentions=tuple(str(user_id) for user_id in mentions) if isinstance(mentions, list) else (),
     )

@@ -29,8 +29,8 @@ class MessageTooLong(AgenshError):
 
     def __init__(self, length: int) -> None:
         super().__init__(
-            f"The message has {length} characters; at most {MESSAGE_LIMIT} fit. Shorten it, or commit the text as a file "
-            "and name the file."
+            f"The message has {length} characters; at most {MESSAGE_LIMIT} fit. Shorten it, or commit the text as a "
+            "file and name the file."
         )
 
 

@@ -90,7 +90,8 @@ def run_server(
     """Serve `app` until SIGTERM or Ctrl-C (blocking).
 
     `name` is what the user calls the service, for the message about a port in use. `on_stop` runs in the event loop
-    when the stop begins: close long-lived streams there, or they hold the stop up for `GRACE` seconds. `options` are further settings of uvicorn.
+    when the stop begins: close long-lived streams there, or they hold the stop up for `GRACE` seconds. `options` are
+    further settings of uvicorn.
     """
     sock = open_socket(host, port, name)
     try:

@@ -28,7 +28,8 @@ from starlette.types import Receive, Scope, Send
 import agensh
 from agensh.clock import Clock
 from router.mcp.notices import NOTICE_ROOM, add_notice, place
-from router.ports import Notice, ToolCall, WorkerPort
+from router.mcp.pending import pending_answer
+from router.ports import ToolCall, WorkerPort
 from router.tools.board import TOOLS as BOARD_TOOLS
 from router.tools.registry import CALL_TIMEOUT, Reply, Tool, Toolbox
 
@@ -130,12 +131,16 @@ class Endpoint:
         notice = worker.desk.collect(room) if room > 0 else None
         if notice is not None:
             self._handed_out[worker.name] = self._handed_out.get(worker.name, 0) + 1
+        lines = notice.text.split("\n")[1:] if notice else []
+        shown = list(zip(notice.refs, lines, strict=False)) if notice else []
+        tail = lines[len(shown) :]
         return JSONResponse(
-            {
-                "agent": worker.name,
-                "notices": [{"id": ref, "text": line} for ref, line in _lines(notice)],
-                "cursor": self._handed_out.get(worker.name, 0),
-            }
+            pending_answer(
+                worker.name,
+                shown,
+                cursor=self._handed_out.get(worker.name, 0),
+                more=int(tail[0].split(" ", 1)[0]) if tail else 0,
+            )
         )
 
     async def _call(
@@ -189,14 +194,6 @@ def _accepting_both(scope: Scope) -> Scope:
     headers = [(key, value) for key, value in scope["headers"] if key != b"accept"]
     scope["headers"] = [*headers, (b"accept", b"application/json, text/event-stream")]
     return scope
-
-
-def _lines(notice: Notice | None) -> list[tuple[str, str]]:
-    if notice is None:
-        return []
-    lines = notice.text.split("\n")[1:]
-    shown = list(zip(notice.refs, lines, strict=False))
-    return shown + [("more", line) for line in lines[len(shown) :]]
 
 
 def _refusal(status: int, message: str, headers: dict[str, str] | None = None) -> Response:

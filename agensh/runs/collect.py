@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
+from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from agensh.identity import write_private_json
 from agensh.rundir import RunDir, RunInfo, RunSecrets
 
 GIT_TIMEOUT = 120.0  # seconds
+HISTORY_TIMEOUT = 120.0  # seconds
 MOST_POSTS = 1_000_000  # of one channel
 
 
@@ -96,10 +97,14 @@ class Collector:
         """Copy the whole history of the board into `record/entries.json`; return how many entries it has."""
         entries: list[dict[str, Any]] = []
         async with BoardClient(self._info.urls.board, self._secrets.board_admin, self._info.board) as board:
-            after = 0
-            while page := await board.read(after=after, limit=2000, history=True):
-                entries += [entry.to_json() for entry in page]
-                after = page[-1].seq
+            # The listing leaves expired and released claims out; the stream is the whole history.
+            head = await board.head()
+            if head:
+                async with asyncio.timeout(HISTORY_TIMEOUT), aclosing(board.stream(0)) as history:
+                    async for entry in history:
+                        entries.append(entry.to_json())
+                        if entry.seq >= head:
+                            break
         write_private_json(self.folder / "entries.json", entries)
         return len(entries)
 
@@ -209,14 +214,3 @@ async def main_history(repository: Path) -> list[MainCommit]:
         sha, at, author, subject = line.split("\0", 3)
         commits.append(MainCommit(sha, float(at), author, subject))
     return commits
-
-
-async def collect_regularly(collector: Collector, every: float, *, on_error: Any) -> None:
-    """Collect every `every` seconds until cancelled; a failed pass is reported to `on_error` and tried again."""
-    while True:
-        started = time.monotonic()
-        try:
-            await collector.collect()
-        except (AgenshError, OSError, TimeoutError) as error:
-            on_error(error)
-        await asyncio.sleep(max(every, time.monotonic() - started))

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from pydantic import SecretStr
+
 from agensh.errors import AgenshError
 from agensh.launch.parent import end_with_parent
 from agensh.logs import set_up_logging
@@ -35,11 +37,11 @@ def _board(run: RunDir) -> None:
     speed = info.spec.clock.speed
     serve(
         BoardSettings(
-            database_url=run.board_url,
+            db=run.board_url,
             host=host,
             port=port,
-            admin_token=run.secrets().board_admin,
-            claim_ttl=info.spec.board.claim_ttl / speed,
+            admin_token=SecretStr(run.secrets().board_admin),
+            claim_seconds=info.spec.board.claim_ttl / speed,
         )
     )
 

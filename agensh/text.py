@@ -24,9 +24,9 @@ _RULE = re.compile(r"={4,}")
 def one_line(text: str, limit: int = 400) -> str:
     """Return `text` as one harmless line of at most `limit` code points.
 
-    Escape sequences, control and format characters (bidi overrides, zero-width characters, tags) and lone surrogates are
-    removed, every kind of white space becomes one blank, and what looks like the marks of a prompt (`[event]`, a rule of
-    four or more `=`) is defused. What does not fit is cut and counted: `… (+123 characters)`.
+    Escape sequences, control and format characters (bidi overrides, zero-width characters, tags) and lone surrogates
+    are removed, every kind of white space becomes one blank, and what looks like the marks of a prompt (`[event]`, a
+    rule of four or more `=`) is defused. What does not fit is cut and counted: `… (+123 characters)`.
     """
     text = _ESCAPES.sub("", text)
     kept = "".join(" " if character.isspace() else character for character in text if _shown(character))
@@ -41,6 +41,4 @@ def one_line(text: str, limit: int = 400) -> str:
 
 
 def _shown(character: str) -> bool:
-    if character.isspace():
-        return True
-    return unicodedata.category(character) not in {"Cc", "Cf", "Cs", "Co", "Cn"} or character == "\u200d"
+    return character.isspace() or unicodedata.category(character) not in {"Cc", "Cf", "Cs"}

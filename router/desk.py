@@ -6,7 +6,8 @@ Contract:
 - What was handed out counts as shown only when the worker's next call or the end of its turn proves that it arrived
   (`acknowledge`). Until then a crash makes it pending again.
 - Mid-turn, direct messages come first, then FAIL, CLAIM, FACT, OBSERVED, PATCH_SUMMARY; what does not fit stays pending
-  and is counted. A turn's context moves past everything: what it leaves out is counted there, with the call that reads it.
+  and is counted. A turn's context moves past everything: what it leaves out is counted there, with the call that
+  reads it.
 - `collect` and `acknowledge` cost no I/O: positions live in memory, and the node host saves them once a second. A crash
   loses at most that second, which repeats notices and loses none.
 """
@@ -69,7 +70,7 @@ class Desk:
         """Handed out, not acknowledged."""
         self._hand_outs: list[_HandOut] = []
         self._messages: dict[int, QueuedEvent] = {}
-        """Chat events that wait in the queue: direct messages are notices, the rest is known to be withdrawn when read."""
+        """Chat events that wait in the queue: direct messages become notices, the others are withdrawn when read."""
         self._turn_id: int | None = None
         self._saved = ""
 

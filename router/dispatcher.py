@@ -6,7 +6,7 @@ How a turn ends decides about its events and the session:
 - no quota, no credentials: the worker is parked with the reason; its events stay queued and the team goes on;
 - context window full: a fresh session takes the same events;
 - anything else is a failure: the events wait and are tried again (or are dead after the last attempt). After
-  `Limits.failures` in a row the session is replaced by a fresh one, after `Limits.restarts` of those the worker is parked.
+  `Limits.failures` in a row a fresh session replaces this one, after `Limits.restarts` of those the worker is parked.
 """
 
 from __future__ import annotations

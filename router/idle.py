@@ -1,7 +1,7 @@
 """The timers of one worker, as control events through its queue.
 
-Every reminder has a dedupe key (`wind_down`, `last_call`, `idle:<turn>`, `publish_reminder:<turn>`), so that a host that
-is restarted repeats none.
+Every reminder has a dedupe key (`wind_down`, `last_call`, `idle:<turn>`, `publish_reminder:<turn>`), so that a host
+that is restarted repeats none.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Contract:
 - At least once: an event is `sent` only after its delivery was proved (the turn ended well, or the worker's next call
   showed that a notice arrived). A crash may repeat the last delivery; it loses no event.
-- A source's cursor and its events are committed in one transaction; an event known by `(worker, dedupe_key)` is dropped,
-  over restarts too.
+- A source's cursor and its events are committed in one transaction; an event known by `(worker, dedupe_key)` is
+  dropped, over restarts too.
 - Order: control, direct messages, mentions, the rest; within these the order in which they were queued.
 - A failed delivery waits 5 s, 10 s, … up to 5 min with jitter and is tried again; after `attempts` failures the event
   is `dead` with the reason of the last one.
@@ -92,7 +92,7 @@ class Depth:
 
 
 class EventQueue:
-    """The queue of one worker; an `EventSink`. `on_new` hears of events that were not known before, after the commit."""
+    """The queue of one worker; an `EventSink`. `on_new` hears of events that were not known, after the commit."""
 
     def __init__(
         self,
@@ -249,8 +249,8 @@ class EventQueue:
             count, oldest = (await connection.execute(query)).one()
         return Depth(int(count), oldest)
 
-    # Mid-turn deliveries cost the tool call no I/O: they are recorded in order, behind the claim of their turn. When the
-    # host dies before that, the event is still queued, which repeats it and loses nothing.
+    # Mid-turn deliveries cost the tool call no I/O: they are recorded in order, behind the claim of their turn. When
+    # the host dies before that, the event is still queued, which repeats it and loses nothing.
 
     def note_handed_out(self, ids: Collection[int], turn_id: int | None, via: str) -> None:
         """A tool result carries them now (`notice`), or the worker read them by itself (`read`)."""

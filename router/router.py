@@ -56,7 +56,7 @@ class Router:
     ) -> None:
         self._name = name
         self._shared = shared
-        self._clients = clients
+        self.clients = clients
         self._mcp_token = mcp_token
         self._stopping = asyncio.Event()
         self._waiting = True
@@ -91,17 +91,17 @@ class Router:
     @property
     def board(self) -> BoardClient:
         """Board client with the worker's own token."""
-        return self._clients.board
+        return self.clients.board
 
     @property
     def chat(self) -> MattermostClient:
         """Chat client with the worker's own token."""
-        return self._clients.chat
+        return self.clients.chat
 
     @property
     def forge(self) -> GiteaClient:
         """Forge client with the worker's own token."""
-        return self._clients.forge
+        return self.clients.forge
 
     @property
     def desk(self) -> Desk:
@@ -217,7 +217,7 @@ class Router:
             try:
                 await listener.run()
                 return
-            except Exception as error:  # noqa: BLE001 - one source's trouble must not end the worker
+            except Exception as error:
                 log.error("listener failed", extra={"worker": self._name, "listener": repr(listener)}, exc_info=error)
             failures = 0 if self._shared.clock.monotonic() - began > LISTENER_CEILING else failures + 1
             await self._shared.clock.sleep(random.uniform(0.1, min(LISTENER_CEILING, 0.5 * 2**failures)))

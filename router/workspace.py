@@ -14,19 +14,20 @@ from agensh.rundir import RunDir, RunInfo, WorkerSecrets
 TOKEN_FILE = ".config/agensh/forge-token"
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Git runs the helper in a shell with the worker's HOME; the token is in no argument list, no URL and no clone.
-_GITCONFIG = """\
+_HELPER = r"!f() {{ test \"$1\" = get && echo username={worker} && echo \"password=$(cat \"$HOME/{token}\")\"; }}; f"
+_GITCONFIG = f"""\
 [user]
-	name = {worker}
-	email = {worker}@{domain}
+	name = {{worker}}
+	email = {{worker}}@{{domain}}
 [init]
 	defaultBranch = main
 [pull]
 	rebase = false
 [advice]
 	detachedHead = false
-[credential "{forge}"]
+[credential "{{forge}}"]
 	helper =
-	helper = "!f() {{ test \\"$1\\" = get && printf 'username={worker}\\\\npassword=%s\\\\n' \\"$(cat \\"$HOME/{token}\\")\\"; }}; f"
+	helper = "{_HELPER}"
 """
 
 

@@ -31,6 +31,8 @@ from router.mcp.notices import NOTICE_ROOM, add_notice, place
 from router.mcp.pending import pending_answer
 from router.ports import ToolCall, WorkerPort
 from router.tools.board import TOOLS as BOARD_TOOLS
+from router.tools.chat import TOOLS as CHAT_TOOLS
+from router.tools.forge import TOOLS as FORGE_TOOLS
 from router.tools.registry import CALL_TIMEOUT, Reply, Tool, Toolbox
 
 log = logging.getLogger(__name__)
@@ -40,7 +42,7 @@ ARGUMENTS_CAP = 2_000  # characters of the arguments in the record
 SUMMARY_CAP = 200  # characters of the result in the record
 BODY_LIMIT = 2 * 1024 * 1024  # bytes of one request; the largest argument is a detail of 64 KiB
 
-ALL_TOOLS: tuple[Tool[WorkerPort], ...] = (*BOARD_TOOLS,)
+ALL_TOOLS: tuple[Tool[WorkerPort], ...] = (*BOARD_TOOLS, *CHAT_TOOLS, *FORGE_TOOLS)
 
 
 def new_server(toolbox: Toolbox[Any], *, instructions: str, on_call: Any) -> Server[Any]:

@@ -44,7 +44,7 @@ async def _send(chat: MattermostClient, channel: str, message: str, thread: str,
 
 
 async def read(call: Call[WorkerPort]) -> str:
-    chat, now = call.port.chat, call.clock.time()
+    chat, now, name = call.port.chat, call.clock.time(), ""
     if call["with_"]:
         name = peer(call.port, call["with_"], "with_")
         channel = (await chat.direct_channel((await chat.user_by_name(name)).id)).id
@@ -52,6 +52,7 @@ async def read(call: Call[WorkerPort]) -> str:
     else:
         channel, where = call.port.channel_id, "in the task channel"
     posts = [found for found in await chat.posts(channel, limit=call["limit"]) if not found.type]
+    call.port.desk.worker_read(name, now, call["limit"])
     if not posts:
         return f"status=ok posts=0\nThere are no messages {where} yet."
     users = await chat.users_by_ids(sorted({found.user_id for found in posts}))

@@ -71,7 +71,8 @@ async def issue_open(call: Call[WorkerPort]) -> str:
         if known.title == title:
             return (
                 f"status=exists issue={known.number}\n"
-                f"Issue #{known.number} of {known.author} has this title and is open; nothing new was opened. Comment on it with forge_comment."
+                f"Issue #{known.number} of {known.author} has this title and is open; "
+                "nothing new was opened. Comment on it with forge_comment."
             )
     opened = await call.port.forge.create_issue(owner, repo, title, call["body"])
     number = opened.number
@@ -96,7 +97,8 @@ async def pulls(call: Call[WorkerPort]) -> str:
     found = await call.port.forge.pulls(owner, repo, state=call["state"], limit=LISTED)
     now = call.clock.time()
     rows = [
-        f"#{pull.number} [{pull.author}, {_state(pull)}, {minutes(pull.updated_at, now)}] {pull.title} ({pull.head_branch})"
+        f"#{pull.number} [{pull.author}, {_state(pull)}, {minutes(pull.updated_at, now)}] "
+        f"{pull.title} ({pull.head_branch})"
         for pull in found
     ]
     return _listing("pulls", rows, len(found) >= LISTED)
@@ -177,7 +179,8 @@ async def pull_merge(call: Call[WorkerPort]) -> str:
         case MergeStatus.MERGED:
             return (
                 f"status=merged sha={result.sha or 'unknown'} {at}\n"
-                f"merged as {result.sha or 'a commit the forge has not named'} into {MAIN}. Tell the others with a PATCH_SUMMARY that names the files, the idea and the evidence."
+                f"merged as {result.sha or 'a commit the forge has not named'} into {MAIN}. "
+                "Tell the others with a PATCH_SUMMARY that names the files, the idea and the evidence."
             )
         case MergeStatus.CONFLICT:
             raise await _conflict(call, found)
@@ -235,8 +238,7 @@ async def main(call: Call[WorkerPort]) -> str:
     waiting = await forge.pulls(owner, repo, state="open", limit=LISTED)
     lines = [f"status=ok sha={head.sha} open_pulls={len(waiting)}", f"{MAIN} is at {head.sha}. Newest commits:"]
     lines += [
-        f"  {item.sha[:10]} [{item.author}, {minutes(item.created_at, now)}] {item.message.splitlines()[0][:120] if item.message else ''}"
-        for item in commits
+        f"  {item.sha[:10]} [{item.author}, {minutes(item.created_at, now)}] {_subject(item)}" for item in commits
     ]
     if waiting:
         lines.append(f"Open pull requests{' (the newest)' if len(waiting) >= LISTED else ''}:")
@@ -273,8 +275,8 @@ TOOLS: tuple[Tool[WorkerPort], ...] = (
     ),
     Tool(
         "forge_comment",
-        """Comment on an issue or a pull request; its author and everybody mentioned (@full-name) are told. At most 60,000
-characters. Example: forge_comment(number=12, body="`sort -k2` still fails on empty lines").""",
+        """Comment on an issue or a pull request; its author and everybody mentioned (@full-name) are told. At most
+60,000 characters. Example: forge_comment(number=12, body="`sort -k2` still fails on empty lines").""",
         (ISSUE_NUMBER, Argument("body", "The comment; Markdown.", minimum=1, maximum=BODY_CAP)),
         comment,
         writes=True,
@@ -314,8 +316,8 @@ git pull the branch afterwards.""",
     ),
     Tool(
         "forge_pull_merge",
-        """Merge a pull request into main. Waits up to 40 seconds while the forge checks it. The first line of the answer is
-`status=merged sha=…`, or `status=conflict` (with the commits that came first and how to resolve it),
+        """Merge a pull request into main. Waits up to 40 seconds while the forge checks it. The first line of the
+answer is `status=merged sha=…`, or `status=conflict` (with the commits that came first and how to resolve it),
 `status=try_later`, `status=head_moved`, `status=closed`, `status=refused`. Merge as soon as the tests pass: work that
 is not on main does not count.
 Example: forge_pull_merge(number=12).""",

@@ -77,9 +77,7 @@ def spread(commits: Sequence[MainCommit], most: int) -> list[MainCommit]:
     chosen = {0, len(commits) - 1}
     for step in range(1, most - 1):
         wanted = first + (last - first) * step / (most - 1)
-        chosen.add(
-            min(range(len(commits)), key=lambda index: (abs(commits[index].at - wanted), index in chosen, index))
-        )
+        chosen.add(min(range(len(commits)), key=lambda index: (abs(commits[index].at - wanted), index in chosen, index)))
     missing = iter(index for index in range(len(commits)) if index not in chosen)
     while len(chosen) < most:
         chosen.add(next(missing))

@@ -63,9 +63,7 @@ async def git(*arguments: str, cwd: Path | None = None, env: dict[str, str] | No
         await process.wait()
         raise
     if process.returncode:
-        raise GitFailed(
-            f"git {arguments[0]} failed ({process.returncode}): {err.decode(errors='replace').strip()[-500:]}"
-        )
+        raise GitFailed(f"git {arguments[0]} failed ({process.returncode}): {err.decode(errors='replace').strip()[-500:]}")
     return out.decode(errors="replace")
 
 
@@ -86,7 +84,9 @@ class Collector:
 
     async def collect(self) -> None:
         """Copy everything; the first failure is raised after all parts were tried."""
-        results = await asyncio.gather(self.entries(), self.posts(), self.forge(), return_exceptions=True)
+        results = await asyncio.gather(
+            self.entries(), self.posts(), self.forge(), return_exceptions=True
+        )
         for result in results:
             if isinstance(result, BaseException):
                 raise result
@@ -172,14 +172,7 @@ class Collector:
         for worker in self._secrets.workers:
             for clone in sorted(self._run.worker(worker).glob("work/*/.git")):
                 local = await git(
-                    "-c",
-                    "safe.directory=*",
-                    "rev-list",
-                    "--no-merges",
-                    "--branches",
-                    "--not",
-                    "--remotes",
-                    cwd=clone.parent,
+                    "-c", "safe.directory=*", "rev-list", "--no-merges", "--branches", "--not", "--remotes", cwd=clone.parent
                 )
                 stranded += [{"sha": sha, "where": worker} for sha in local.split() if sha not in everywhere]
         return stranded

@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from agensh.clock import SystemClock
 from agensh.launch.local import Health, read_health, running_launcher
 from agensh.rundir import RunDir, find_run
 from agensh.runs.html import clock_label, figures, render_html
@@ -77,7 +78,7 @@ def _ask_node(run: RunDir) -> Health | None:
     headers = {"Authorization": f"Bearer {run.secrets().node_admin}"}
     try:
         answer = httpx.get(f"{run.info().urls.node}/status", headers=headers, timeout=5.0, trust_env=False)
-        return read_health(answer.json())
+        return read_health(answer.json(), SystemClock().time())
     except httpx.TransportError:
         return None
 

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import httpx
 
@@ -86,9 +86,9 @@ class LocalRun:
             info = self.run.info()
             async with self._services(info):
                 await self._prepare(info)
-                finished = await self._node(info)
+                await self._node(info)
                 await self._collect(info)
-            if not finished:
+            if (await load_record(self.run)).state != "finished":
                 raise RunInterrupted(
                     f"The node host of {self.run.run_id} died (log: {self.run.logs / 'node.jsonl'}). Nothing is lost; "
                     f"go on with: agensh resume {self.run.path}"
@@ -117,14 +117,14 @@ class LocalRun:
             count = await asyncio.to_thread(prepare_cases, self.run, info)
             say(f"{count} hidden cases answered")
 
-    async def _node(self, info: RunInfo) -> bool:
-        """Run the node host to its end; return whether the run is finished."""
+    async def _node(self, info: RunInfo) -> None:
+        """Run the node host to its end, which is the run's end unless it died or was stopped."""
         node = Child("node", self.run, f"{info.urls.node}/healthz", self.clock)
         await start_all([node], self.watcher.say)
         self.watcher.say(f"{info.spec.team.workers} workers start, {info.spec.worker.harness}; record: {self.run.path}")
         watching = asyncio.create_task(self._watch(info))
         try:
-            return await node.wait() == 0
+            await node.wait()
         finally:
             watching.cancel()
             with suppress(asyncio.CancelledError):
@@ -136,7 +136,7 @@ class LocalRun:
         async with httpx.AsyncClient(base_url=info.urls.node, headers=headers, timeout=5.0, trust_env=False) as http:
             while True:
                 with suppress(httpx.TransportError):
-                    self.watcher.health(read_health((await http.get("/status")).json()))
+                    self.watcher.health(read_health((await http.get("/status")).json(), self.clock.time()))
                 await self.clock.sleep(WATCH_EVERY)
 
     async def _collect(self, info: RunInfo) -> None:
@@ -153,16 +153,15 @@ class LocalRun:
         return report
 
 
-def read_health(status: dict[str, object]) -> Health:
-    """Read the node host's `/status`."""
+def read_health(status: dict[str, Any], now: float) -> Health:
+    """Read the node host's `/status` as it stands at `now` (epoch seconds)."""
     workers = status["workers"]
-    assert isinstance(workers, dict)
     return Health(
-        elapsed=float(str(status["elapsed_s"])),
-        left=float(str(status["left_s"])),
-        workers={name: worker["state"] for name, worker in workers.items()},
-        turns=sum(int(worker["turns"]) for worker in workers.values()),
-        queued=sum(int(worker["queued"]) for worker in workers.values()),
+        elapsed=max(0.0, now - status["t0"]),
+        left=max(0.0, status["deadline"] - now),
+        workers={worker["worker"]: worker["state"] for worker in workers},
+        turns=sum(worker["turns"] for worker in workers),
+        queued=sum(worker["queued"] for worker in workers),
     )
 
 

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+from agensh.clock import SystemClock
 from agensh.errors import AgenshError
 from agensh.launch.parent import end_with_parent
 from agensh.logs import set_up_logging
@@ -63,9 +64,16 @@ def _chat(run: RunDir) -> None:
 def _node(run: RunDir) -> None:
     from adapters.registry import adapter_class
     from adapters.runtime import LocalRuntime
+    from router.backends import ServiceBackends
     from router.node import run_node
 
-    asyncio.run(run_node(run, adapter_factory=adapter_class, runtime=LocalRuntime()))
+    clock = SystemClock()
+
+    async def host() -> None:
+        backends = ServiceBackends(run.info(), run.secrets(), clock)
+        await run_node(run, adapter_factory=adapter_class, runtime=LocalRuntime(), clock=clock, backends=backends)
+
+    asyncio.run(host())
 
 
 _SERVICES: dict[str, Callable[[RunDir], None]] = {"board": _board, "forge": _forge, "chat": _chat, "node": _node}

@@ -96,7 +96,7 @@ def notice(posted: float, shown: float | None, via: str = "mcp") -> dict[str, An
 
 def event(state: str, attempts: int = 1) -> dict[str, Any]:
     """Return an event of the second worker."""
-    return {"worker": "demo-worker2", "source": "gitea", "kind": "comment", "state": state, "attempts": attempts}
+    return {"worker": "demo-worker2", "source": "gitea", "kind": "comment", "state": state, "handed_out": attempts}
 
 
 def record(**parts: Any) -> Record:

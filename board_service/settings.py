@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
-
-from agensh.db import sqlite_url
 
 
 class BoardSettings(BaseSettings):
@@ -30,6 +26,9 @@ class BoardSettings(BaseSettings):
     queue_notes: int = Field(default=1024, ge=1, description="Notes that may wait for the writer of a board.")
     batch_notes: int = Field(default=128, ge=1, le=1000, description="Notes written in one transaction at most.")
     pending_notices: int = Field(default=20, ge=1, le=500, description="Entries one pending answer shows at most.")
+    write_seconds: float = Field(
+        default=10.0, gt=0, description="Seconds a note may wait for its commit before it is answered with 503."
+    )
     heartbeat_seconds: float = Field(default=15.0, gt=0, description="Seconds between heartbeats of a quiet stream.")
     send_seconds: float = Field(default=30.0, gt=0, description="Seconds a stream may take no bytes before it is cut.")
     stream_lag: int = Field(
@@ -38,8 +37,3 @@ class BoardSettings(BaseSettings):
     follow_seconds: float = Field(
         default=1.0, gt=0, description="Seconds between two looks for what other processes wrote to the database."
     )
-
-
-def database_url(settings: BoardSettings) -> str:
-    """Return the database's URL: the one given, or the file in the data folder."""
-    return settings.db or sqlite_url(Path(settings.data) / "board.sqlite3")

@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Send
 
@@ -46,10 +46,13 @@ class EventStream(StreamingResponse):
 @router.get(
     "/board/{board}/stream",
     response_class=StreamingResponse,
-    responses={200: {"content": {"text/event-stream": {}}, "description": "`event: entry`, `id:` its seq"}}
-    | errors(422),
+    responses={
+        200: {"content": {"text/event-stream": {}}, "description": "`event: entry`, `id:` its seq"},
+        **errors(422),
+    },
 )
 async def stream(
+    request: Request,
     board: BoardName,
     service: Service,
     caller: Caller,
@@ -62,16 +65,22 @@ async def stream(
         if not last_event_id.isascii() or not last_event_id.isdigit() or int(last_event_id[:17]) > SEQ_MAX:
             raise refuse(422, "last_event_id", f"Last-Event-ID: {last_event_id[:40]!a} is no seq of this stream.")
         after = int(last_event_id)
-    return EventStream(_events(service, await service.board(board), after), service)
+    token: str = request.state.token
+    return EventStream(_events(service, await service.board(board), after, token), service)
 
 
-async def _events(service: BoardService, board: OpenBoard, after: int) -> AsyncIterator[str]:
+async def _events(service: BoardService, board: OpenBoard, after: int, token: str) -> AsyncIterator[str]:
     feed, settings = board.feed, service.settings
     live = False
+    generation = service.tokens.generation
     feed.subscribers += 1
     try:
-        yield ": stream\n\n"
+        yield "retry: 1000\n\n"
         while not feed.closed:
+            if generation != service.tokens.generation:
+                generation = service.tokens.generation
+                if await service.tokens.find(token) is None:
+                    return
             if feed.head <= after:
                 live = True
                 if not await feed.wait(after, settings.heartbeat_seconds):

@@ -51,7 +51,7 @@ def running_board(
 ) -> Iterator[RunningBoard]:
     """Serve a board from `tmp_path` until the block ends; `settings` are those of BoardSettings."""
     admin_token = "test-admin-token"
-    values = {"data": str(tmp_path), "admin_token": SecretStr(admin_token)} | settings
+    values: dict[str, Any] = {"data": str(tmp_path), "admin_token": SecretStr(admin_token)} | settings
     listening = listen("127.0.0.1", 0)
     server = new_server(create_app(BoardSettings(**values), clock=clock))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="board")

@@ -81,7 +81,7 @@ class Listener(ABC, Generic[S]):
     ) -> None:
         """`sweep_every` (seconds) bounds how late an event may be that no push announced.
 
-        `reconnect_first` is the longest first wait before a reconnect: with few workers short, with many longer, or they
+        `reconnect_first` (seconds) is the longest first wait before a reconnect: the more workers, the longer, or they
         all come back at once.
         """
         self.worker = worker

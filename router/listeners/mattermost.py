@@ -1,9 +1,9 @@
 """Listens to the chat: the websocket brings posts, REST brings what it missed.
 
 Every post becomes one event, named by its id, whichever way it came. A connection that is not a resumed one, a jump in
-its numbering, or more posts than the inbox holds makes the listener read all its channels back, each from an anchor: the
-newest committed post that is some seconds older than the newest one, because posts become visible in another order than
-that of their times. The anchor is stored with the events. Edits and deletions are no events.
+its numbering, or more posts than the inbox holds makes the listener read all its channels back, each from an anchor:
+the newest committed post that is some seconds older than the newest one, because posts become visible in another order
+than that of their times. The anchor is stored with the events. Edits and deletions are no events.
 """
 
 from __future__ import annotations

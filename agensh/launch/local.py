@@ -22,7 +22,7 @@ from agensh.errors import AgenshError
 from agensh.identity import write_private_json
 from agensh.launch.children import Child, start_all, stop_all
 from agensh.launch.export import export_submission
-from agensh.provision import provision
+from agensh.provision.all import provision
 from agensh.rundir import RunDir, RunInfo
 from agensh.runs.checkpoints import DEFAULT_CHECKPOINTS, Grader, prepare_cases
 from agensh.runs.collect import Collector

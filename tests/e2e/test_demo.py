@@ -41,7 +41,8 @@ def report(runs: Path) -> dict[str, Any]:
     done = subprocess.run(
         [*AGENSH, "report", "--json", "--runs", str(runs)], capture_output=True, text=True, check=True, timeout=60
     )
-    return json.loads(done.stdout)
+    figures: dict[str, Any] = json.loads(done.stdout)
+    return figures
 
 
 def wait_for(condition: Callable[[], bool], *, seconds: float, what: str) -> None:

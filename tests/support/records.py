@@ -101,4 +101,5 @@ def event(state: str, attempts: int = 1) -> dict[str, Any]:
 
 def record(**parts: Any) -> Record:
     """Return a finished run of 100 seconds with the given parts."""
-    return Record(**({"info": run_info(), "t0": T0, "stopped_at": T0 + 100, "state": "finished"} | parts))
+    finished: dict[str, Any] = {"info": run_info(), "t0": T0, "stopped_at": T0 + 100, "state": "finished"}
+    return Record(**(finished | parts))

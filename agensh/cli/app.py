@@ -18,6 +18,7 @@ app = typer.Typer(
     help="1 to 1,024 coding agents on one goal, with no orchestrator.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    add_completion=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(run_commands.demo)

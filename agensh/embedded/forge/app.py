@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from starlette.exceptions import HTTPException
+from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agensh.clock import Clock, SystemClock
@@ -53,7 +53,7 @@ def create_app(
         app.include_router(router)
     app.add_exception_handler(ApiError, _api_error)
     app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(StarletteHTTPException, _http_error)
     app.add_exception_handler(GitError, _git_error)
     app.add_exception_handler(sqlite3.Error, _store_error)
     app.add_exception_handler(UnicodeEncodeError, _bad_text)
@@ -140,7 +140,7 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _http_error(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
+    assert isinstance(error, StarletteHTTPException)
     message = "The target couldn't be found." if error.status_code == 404 else str(error.detail)
     return _answer(request, error.status_code, message)
 

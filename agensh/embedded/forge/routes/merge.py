@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, Field
 
 from agensh.embedded.forge import history, merging
 from agensh.embedded.forge.errors import ApiError, not_found, unprocessable
@@ -35,11 +35,11 @@ ALLOWED = {
 
 
 class Merge(BaseModel):
-    model_config = ConfigDict(populate_by_name=True)
+    """Both spellings are in use: Gitea's code names the fields `Do`, its API description `do`."""
 
-    do: str = Field("", alias="Do")
-    title: str = Field("", alias="MergeTitleField")
-    message: str = Field("", alias="MergeMessageField")
+    do: str = Field("", validation_alias=AliasChoices("Do", "do"))
+    title: str = Field("", validation_alias=AliasChoices("MergeTitleField", "merge_title_field"))
+    message: str = Field("", validation_alias=AliasChoices("MergeMessageField", "merge_message_field"))
     head_commit_id: str = ""
     delete_branch_after_merge: bool | None = None
     force_merge: bool | None = None

@@ -190,7 +190,7 @@ def test_awkward_texts(world: World) -> None:
     title = "a\u0000b \\ % _ ' \" 🫠"
     made = world.ann.http.post(f"{world.at}/issues", json={"title": title})
     assert made.json()["title"] == title
-    big = world.ann.http.post(f"{world.at}/issues", content=b'{"title": "' + b"x" * 33_000_000 + b'"}')
+    big = world.ann.http.post(f"{world.at}/issues", content=b'{"title": "' + b"x" * 34_000_000 + b'"}')
     assert big.status_code == 413
     assert world.ann.http.get(f"{world.at}/issues/{2**70}").status_code == 422
 

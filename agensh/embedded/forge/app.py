@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agensh.clock import Clock, SystemClock
-from agensh.embedded.forge import http_backend, sync
+from agensh.embedded.forge import http_backend, maintenance, sync
 from agensh.embedded.forge.errors import ApiError
 from agensh.embedded.forge.git import GitError
 from agensh.embedded.forge.routes import ROUTERS
@@ -97,7 +97,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         for path in await forge.db.read(lambda tx: _paths(tx, forge)):
             await asyncio.to_thread(http_backend.install_hook, path)
         async with asyncio.TaskGroup() as forge.tasks:
-            background = [forge.tasks.create_task(forge.checker.run()), forge.tasks.create_task(forge.events.run())]
+            loops = (forge.checker.run(), forge.events.run(), maintenance.run(forge))
+            background = [forge.tasks.create_task(loop) for loop in loops]
             yield
             forge.events.close()
             for task in background:

@@ -255,3 +255,48 @@ def test_own_approval_and_outsiders(world: World) -> None:
     refused = world.merge(outsider, number)
     assert (refused.status_code, refused.json()["message"]) == (405, "User not allowed to merge PR")
     assert outsider.http.post(f"{world.at}/branches", json={"new_branch_name": "x"}).status_code == 403
+
+
+def test_a_deleted_head_retargets_what_was_built_on_it(world: World) -> None:
+    world.branch(world.ann, "one", {"a.txt": "1\n"})
+    world.branch(world.ben, "two", {"b.txt": "1\n"}, base="one")
+    one = world.pull(world.ann, "one")["number"]
+    body = {"title": "two", "head": "two", "base": "one"}
+    two = world.ben.http.post(f"{world.at}/pulls", json=body).json()["number"]
+    assert world.merge(world.ann, one, delete_branch_after_merge=True).status_code == 200
+    assert world.ann.http.get(f"{world.at}/branches/one").status_code == 404
+    pull = world.mergeable(two)
+    assert (pull["state"], pull["base"]["ref"]) == ("open", "main")
+    assert [f["filename"] for f in world.ann.http.get(f"{world.at}/pulls/{two}/files").json()] == ["b.txt"]
+    assert world.merge(world.ben, two).status_code == 200
+
+
+def test_a_merge_closes_the_issues_it_names(world: World) -> None:
+    for title in ("first", "second", "third"):
+        world.ben.http.post(f"{world.at}/issues", json={"title": title})
+    world.branch(world.ann, "work", {"a.txt": "1\n"})
+    number = world.pull(world.ann, "work", "Fixes #1", body="closes: #2, see #3, prefixes #3")["number"]
+    assert world.merge(world.ann, number).status_code == 200
+    states = [world.ann.http.get(f"{world.at}/issues/{n}").json()["state"] for n in (1, 2, 3)]
+    assert states == ["closed", "closed", "open"]
+    assert world.ben.http.get("/notifications/new").json()["new"] == 2
+
+
+def test_a_rebase_names_the_commit_that_does_not_apply(world: World) -> None:
+    """The sum merges, a step of it does not: a rebase conflict where a merge has none."""
+    clone = world.clone(world.ann)
+    clone.git("switch", "-q", "-c", "work")
+    first = clone.commit({"README.md": "mine\n"}, "Rewrite")
+    clone.git("revert", "--no-edit", "HEAD")
+    clone.commit({"a.txt": "1\n"}, "Add")
+    clone.git("push", "-q", "origin", "work")
+    number = world.pull(world.ann, "work")["number"]
+    world.branch(world.ben, "other", {"README.md": "theirs\n"})
+    assert world.merge(world.ben, world.pull(world.ben, "other")["number"]).status_code == 200
+    world.mergeable(number)
+    refused = world.merge(world.ann, number, Do="rebase")
+    assert refused.status_code == 409
+    assert "Rebase Conflict" in refused.json()["message"]
+    if "conflicts" in refused.json():
+        assert (refused.json()["conflicts"], refused.json()["commit"]) == (["README.md"], first)
+    assert world.merge(world.ann, number, Do="squash").status_code == 200

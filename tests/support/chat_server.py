@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -22,6 +23,7 @@ STOP_TIMEOUT = 10.0
 _CODE = """
 import json, sys
 from pathlib import Path
+from urllib.parse import urlsplit
 from agensh.embedded.chat.server import serve
 from agensh.embedded.chat.settings import ChatSettings
 data, port, admin, password, settings = sys.argv[1:]
@@ -51,7 +53,8 @@ class RunningChat:
     @property
     def port(self) -> int:
         """The port it listens on."""
-        return int(self.url.rsplit(":", 1)[1])
+        parts = urlsplit(self.url)
+        return parts.port or (443 if parts.scheme == "https" else 80)
 
     def start(self) -> None:
         """Start the process and wait until it answers."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -331,3 +332,28 @@ def test_a_rate_limit_answers_429_in_plain_text(tmp_path: Path) -> None:
         assert refused[0].headers["content-type"].startswith("text/plain")
         assert int(refused[0].headers["X-RateLimit-Reset"]) >= 1
         assert int(answers[0].headers["X-RateLimit-Remaining"]) > 0
+
+
+def test_simultaneous_requests_make_one_channel_and_one_join(world: World) -> None:
+    worker, other = world.worker(), world.worker()
+    newcomer = world.account()
+    ok(
+        world.admin.post(
+            f"teams/{world.team['id']}/members", json={"team_id": world.team["id"], "user_id": newcomer.id}
+        )
+    )
+
+    def direct(_: int) -> httpx.Response:
+        return worker.rest.post("channels/direct", json=[worker.id, other.id])
+
+    def join(_: int) -> httpx.Response:
+        return world.admin.post(f"channels/{world.channel['id']}/members", json={"user_id": newcomer.id})
+
+    with ThreadPoolExecutor(16) as pool:
+        channels = list(pool.map(direct, range(16)))
+        joins = list(pool.map(join, range(16)))
+    assert {answer.status_code for answer in channels + joins} == {201}
+    assert len({answer.json()["id"] for answer in channels}) == 1
+    posts = ok(worker.rest.get(f"channels/{world.channel['id']}/posts"))["posts"].values()
+    told = [post for post in posts if post["props"].get("addedUserId") == newcomer.id]
+    assert len(told) == 1

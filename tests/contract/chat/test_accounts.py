@@ -357,3 +357,20 @@ def test_simultaneous_requests_make_one_channel_and_one_join(world: World) -> No
     posts = ok(worker.rest.get(f"channels/{world.channel['id']}/posts"))["posts"].values()
     told = [post for post in posts if post["props"].get("addedUserId") == newcomer.id]
     assert len(told) == 1
+
+
+def test_bots_are_disabled_with_their_owner(world: World) -> None:
+    name = f"{world.tag}-boss"
+    boss = ok(_user(world, name))
+    ok(world.admin.put(f"users/{boss['id']}/roles", json={"roles": "system_user system_admin"}))
+    with client(world.chat.url) as rest:
+        token = rest.post("users/login", json={"login_id": name, "password": "long-enough-1"}).headers["Token"]
+    with client(world.chat.url, token) as own:
+        bot = ok(own.post("bots", json={"username": f"{name}-bot"}))
+        secret = ok(own.post(f"users/{bot['user_id']}/tokens", json={"description": "x"}))["token"]
+        with client(world.chat.url, secret) as rest:
+            assert ok(rest.get("users/me"))["id"] == bot["user_id"]
+            ok(world.admin.delete(f"users/{boss['id']}"))
+            assert rest.get("users/me").status_code == 401
+        assert own.get("users/me").status_code == 401
+    assert ok(world.admin.get(f"users/{boss['id']}"))["delete_at"] > 0

@@ -140,6 +140,16 @@ def test_a_folder_has_one_server(own_chat: RunningChat) -> None:
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+def test_the_limit_of_open_files_is_raised_as_far_as_allowed() -> None:
+    code = (
+        "import resource\nfrom agensh.embedded.chat.server import raise_file_limit\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (100, 3000))\n"
+        "print(raise_file_limit(), raise_file_limit(), resource.getrlimit(resource.RLIMIT_NOFILE))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout.strip() == "3000 3000 (3000, 3000)"
+
+
 def test_secrets_are_not_in_the_files(own_chat: RunningChat) -> None:
     world = make_world(own_chat)
     worker = world.worker()

@@ -201,7 +201,7 @@ async def react(call: Session) -> Response:
         raise forbidden()
     post = await _post(call, text(fields, "post_id"))
     reaction = await posting.react(call.chat, post, call.user, text(fields, "emoji_name"))
-    return answer(reaction_shape(reaction, post.channel_id), 201)
+    return answer(reaction_shape(reaction, post.channel_id))
 
 
 @router.delete("/users/{user_id}/posts/{post_id}/reactions/{emoji}")

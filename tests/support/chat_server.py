@@ -56,19 +56,32 @@ class RunningChat:
         parts = urlsplit(self.url)
         return parts.port or (443 if parts.scheme == "https" else 80)
 
+    @property
+    def log_path(self) -> Path:
+        """Where the process writes its log."""
+        assert self.data is not None
+        return self.data.with_suffix(".log")
+
+    def log(self) -> str:
+        """Return what the process logged."""
+        return self.log_path.read_text(encoding="utf-8")
+
     def start(self) -> None:
         """Start the process and wait until it answers."""
         assert self.data is not None
         arguments = [str(self.data), str(self.port), self.admin, self.password]
-        self.process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", _CODE, *arguments, json.dumps(self.settings)],
-            stdout=subprocess.DEVNULL,
-        )
+        self.log_path.parent.mkdir(parents=True, exist_ok=True)
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-W", "error", "-c", _CODE, *arguments, json.dumps(self.settings)],
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+            )
         end = time.monotonic() + START_TIMEOUT
         with httpx.Client() as client:
             while True:
                 if self.process.poll() is not None:
-                    raise RuntimeError(f"the chat ended with {self.process.returncode} at its start")
+                    raise RuntimeError(f"the chat ended with {self.process.returncode} at its start: {self.log()}")
                 try:
                     if client.get(f"{self.url}/api/v4/system/ping").status_code == 200:
                         return

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -98,9 +97,8 @@ async def test_a_connection_of_before_the_restart_gets_a_new_one(own_chat: Runni
     worker = world.worker()
     async with listening(own_chat.url, worker.token) as listener:
         hello = await listener.event("hello")
-        began = time.monotonic()
         assert await asyncio.to_thread(own_chat.stop) == 0
-        assert time.monotonic() - began < 2.5, "open websockets do not hold up the stop"
+        assert "graceful shutdown exceeded" not in own_chat.log(), "open websockets do not hold up the stop"
         assert (await listener.closed())[0] in {1001, 1006, 1012}
     await asyncio.to_thread(own_chat.start)
     query = f"?connection_id={hello['data']['connection_id']}&sequence_number=1"

@@ -93,10 +93,10 @@ def serve(database: str) -> Serve:
     """Start a service on the database: `async with serve(clock=…, claim_seconds=…) as api`."""
 
     @asynccontextmanager
-    async def start(clock: Clock | None = None, **settings: Any) -> AsyncIterator[Api]:
+    async def start(clock: Clock | None = None, send_buffer: int | None = None, **settings: Any) -> AsyncIterator[Api]:
         values: dict[str, Any] = {"db": database, "admin_token": SecretStr(ADMIN)} | settings
         async with (
-            serving_board(BoardSettings(**values), clock=clock) as (board, service),
+            serving_board(BoardSettings(**values), clock=clock, send_buffer=send_buffer) as (board, service),
             httpx.AsyncClient(base_url=board.url, trust_env=False, timeout=30) as http,
         ):
             yield Api(board, service, http)

@@ -31,13 +31,13 @@ class BoardServer(uvicorn.Server):
 
     async def announce(self, service: BoardService, sockets: list[socket.socket]) -> None:
         """Tell the operator where the board answers, and how to get the first token."""
-        for listening in sockets:
-            host, port = listening.getsockname()[:2]
-            sys.stderr.write(f"board: http://{f'[{host}]' if ':' in host else host}:{port}\n")
         settings = service.settings
         if not settings.admin_token.get_secret_value() and not await service.tokens.any_stored():
             where = f"--db '{_shown(settings.db)}'" if settings.db else f"--data {shlex.quote(settings.data)}"
             sys.stderr.write(f"board: nobody has a token yet; make one: agensh board token NAME {where}\n")
+        for listening in sockets:
+            host, port = listening.getsockname()[:2]
+            sys.stderr.write(f"board: http://{f'[{host}]' if ':' in host else host}:{port}\n")
         sys.stderr.flush()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:

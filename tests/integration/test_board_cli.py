@@ -47,7 +47,7 @@ def test_write_read_and_grep(board: RunningBoard) -> None:
 
 
 def test_mistakes_are_sentences(board: RunningBoard) -> None:
-    with pytest.raises(EntryRejected, match=r"^type: 'NOTE' is not an entry type; use OBSERVED"):
+    with pytest.raises(EntryRejected, match=r"^type: 'NOTE' is not an entry type; use one of OBSERVED"):
         run(board, board.token_for("w1"), "write", "NOTE", "x")
     with pytest.raises(UsageError, match=r"^token: none is given"):
         run(board, "", "read")

@@ -128,11 +128,15 @@ async def test_killed_during_writes_every_acknowledged_entry_is_there_once(where
             assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1))
             assert len(stored) == len(entries)
             assert {name: stored.get(name) for name in known} == known
+
             # The same keys again: what was written answers with its first entry, the rest is written now.
-            for name in (name for mine in names for name in mine[: len(known) // writers + 10]):
+            async def write_again(name: str) -> None:
                 again = await client.write("FACT", name, key=name)
                 assert again.repeated == (name in stored)
                 assert again.seq == stored.setdefault(name, again.seq)
+
+            for index in range(len(known) // writers + 10):
+                await asyncio.gather(*(write_again(mine[index]) for mine in names))
             assert await client.head() == len(stored)
         assert second.end(signal.SIGTERM) == 0
 

@@ -15,10 +15,11 @@ from agensh.clock import Clock
 from agensh.db import DatabaseUnavailable
 from agensh.entries import Entry, EntryType
 from board_service.auth import TokenBook
-from board_service.board import Note, Overlap, is_shown, overlaps
+from board_service.board import Note, is_shown
 from board_service.errors import refuse, storage_unavailable
 from board_service.metrics import Metrics
 from board_service.notices import Notice, notices, pick
+from board_service.overlap import Overlap, overlaps
 from board_service.settings import BoardSettings
 from board_service.store import Head, Store
 from board_service.stream import Feed

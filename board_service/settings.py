@@ -5,6 +5,8 @@ from __future__ import annotations
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from board_service.overlap import THRESHOLD
+
 
 class BoardSettings(BaseSettings):
     """Every setting has a unit and a default; `docs/board.md` lists them (a test compares the two)."""
@@ -20,7 +22,7 @@ class BoardSettings(BaseSettings):
     )
     claim_seconds: float = Field(default=3600.0, gt=0, description="Seconds after which a CLAIM expires.")
     overlap_score: float = Field(
-        default=80.0, ge=0, le=100, description="Similarity (0 to 100) from which two claims count as look-alikes."
+        default=THRESHOLD, ge=0, le=100, description="Similarity (0 to 100) from which two claims count as look-alikes."
     )
     ring_entries: int = Field(default=8192, ge=1, description="Recent entries a board keeps in memory.")
     queue_notes: int = Field(default=1024, ge=1, description="Notes that may wait for the writer of a board.")

@@ -16,6 +16,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import TypeVar
 
 from adapters.base import Adapter, HarnessUnavailable, Outcome, SessionLost, Text, ToolActivity, TurnEnd
 from agensh.clock import Clock, RunClock
@@ -27,10 +28,10 @@ from router.idle import Timers, control_event
 from router.prompt import Briefing, entry_line, turn_prompt
 from router.queue import Claim, EventQueue
 from router.record import Recorder, Session
-from router.waiting import sleep_or_event
-from router.writer import Writer
+from router.waiting import DATABASE_WAIT, sleep_or_event, surely
 
-DATABASE_WAIT = 1.0  # seconds between tries while the runtime database is away
+T = TypeVar("T")
+
 log = logging.getLogger(__name__)
 
 
@@ -91,7 +92,6 @@ class Dispatcher:
         feed: BoardFeed,
         timers: Timers,
         recorder: Recorder,
-        writer: Writer,
         briefing: Briefing,
         run_clock: RunClock,
         clock: Clock,
@@ -102,7 +102,8 @@ class Dispatcher:
         self.state = State.STARTING
         self.session = Session()
         self.turns = 0
-        self.turn_id: int | None = None
+        self.turn_id = 0
+        """The worker's newest turn; 0 before the first."""
         self.published = False
         """The running turn wrote an entry."""
         self._adapter = adapter
@@ -111,7 +112,6 @@ class Dispatcher:
         self._feed = feed
         self._timers = timers
         self._recorder = recorder
-        self._writer = writer
         self._briefing = briefing
         self._run_clock = run_clock
         self._clock = clock
@@ -125,7 +125,8 @@ class Dispatcher:
     async def run(self) -> None:
         """Start or resume the CLI and deliver events until `stop`."""
         try:
-            former = await self._recorder.load_session()
+            former = await self._surely(self._recorder.load_session)
+            self.turn_id = await self._surely(self._recorder.last_turn)
             # A person who starts the host again has seen to what parked the worker.
             self.session = replace(former, failures=0, restarts=0, parked_reason="", parked_at=None)
             await self._open(resume=True)
@@ -154,7 +155,7 @@ class Dispatcher:
 
     async def _next_turn(self) -> None:
         self.state = State.IDLE
-        self._timers.now_idle(self.turn_id or self.session.number)
+        self._timers.now_idle(self.turn_id)
         try:
             await self._queue.wait()
             await self._cooldown.wait()
@@ -232,7 +233,7 @@ class Dispatcher:
             if not self._stopping.is_set():
                 kinds = frozenset(event.kind for event in claim.events)
                 published = self.published
-                await self._surely(lambda: self._timers.turn_completed(claim.turn_id, kinds, published=published))
+                await self._timers.turn_completed(claim.turn_id, kinds, published=published)
             return
         if self._stopping.is_set():
             await self._surely(lambda: self._queue.put_back(ids, reason=reason))
@@ -250,7 +251,7 @@ class Dispatcher:
             case _:
                 await self._surely(lambda: self._queue.fail(ids, reason))
                 await self._after_failure(end.outcome, reason)
-        self._desk.expect(await self._queue.waiting_messages())
+        self._desk.expect(await self._surely(self._queue.waiting_posts))
 
     async def _wait_for_provider(self, ids: list[int], end: TurnEnd, reason: str) -> None:
         self._limited += 1
@@ -288,7 +289,7 @@ class Dispatcher:
         known = self.session
         if resume and known.session_id:
             try:
-                session_id = await self._adapter.start(known.session_id)
+                session_id = await self._start(known.session_id)
             except SessionLost as error:
                 log.warning("session is lost", extra={"worker": self.worker, "error": str(error)})
                 await self._adapter.stop()
@@ -296,7 +297,7 @@ class Dispatcher:
                 await self._save(replace(known, session_id=session_id))
                 await self._tell_resumed(fresh=False)
                 return
-        session_id = await self._adapter.start(None)
+        session_id = await self._start(None)
         number = known.number + 1
         await self._save(
             replace(known, session_id=session_id, number=number, primed=False, started_at=self._clock.time())
@@ -307,15 +308,24 @@ class Dispatcher:
             now = self._clock.time()
             await self._surely(lambda: self._queue.put([control_event(Kind.START, "start", now)]))
 
+    async def _start(self, session_id: str | None) -> str:
+        """Start the CLI; one that cannot run gets as many tries as a worker has fresh sessions."""
+        for attempt in range(1, self._limits.restarts + 1):
+            try:
+                return await self._adapter.start(session_id)
+            except HarnessUnavailable as error:
+                log.warning("CLI does not start", extra={"worker": self.worker, "error": str(error)})
+                await self._adapter.stop()
+            await self._pause(self._queue.policy.wait(attempt))
+            self.state = State.STARTING
+        return await self._adapter.start(session_id)
+
     async def _tell_resumed(self, *, fresh: bool) -> None:
         # One event for one interruption: a host that is killed again before the next turn repeats none.
         now = self._clock.time()
-        key = f"resumed:{self.session.number}:{await self._last_turn()}"
+        key = f"resumed:{self.session.number}:{self.turn_id}"
         event = control_event(Kind.RESUMED, key, now, fresh=fresh)
         await self._surely(lambda: self._queue.put([event]))
-
-    async def _last_turn(self) -> int:
-        return self.turn_id or await self._recorder.last_turn()
 
     async def _park(self, reason: str) -> None:
         self.state = State.PARKED
@@ -328,18 +338,8 @@ class Dispatcher:
         self.session = session
         await self._surely(lambda: self._recorder.save_session(session))
 
-    async def _surely(self, write: Callable[[], Awaitable[object]]) -> None:
-        """Repeat a write until the database takes it: what was delivered must not stay in flight."""
-        while True:
-            try:
-                await write()
-            except DatabaseUnavailable as error:
-                log.error("a turn cannot be settled yet", extra={"worker": self.worker, "error": str(error)})
-                if self._writer.closed:
-                    return
-                await self._clock.sleep(DATABASE_WAIT)
-            else:
-                return
+    async def _surely(self, operation: Callable[[], Awaitable[T]]) -> T:
+        return await surely(self._clock, operation)
 
     async def _pause(self, seconds: float) -> None:
         self.state = State.IDLE

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from agensh.clock import Clock
 from agensh.entries import Entry, EntryType
-from agensh.errors import ServiceError
+from agensh.errors import AgenshError
 
 CAPACITY = 10_000  # entries; a board of 64 workers makes about that many in six hours
 FIRST_READ = 2000  # the board's own cap of a listing
@@ -104,8 +104,9 @@ class BoardFeed:
                     self.last_heard_at = self._clock.time()
                     self.add(entry)
                 reason = "the board closed the stream"
-            except ServiceError as error:
-                reason = str(error)
+            except (AgenshError, LookupError, ValueError, TypeError) as error:
+                # No answer, or one that is no entry: the same stream may work in a moment.
+                reason = f"{type(error).__name__}: {error}"
             self.connected = False
             failures += 1
             # Full jitter: the node hosts of a large team do not come back to a restarted board in one moment.

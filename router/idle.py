@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from agensh.clock import Clock, RunClock
 from router.events import Kind, NewEvent, Priority, Source
 from router.queue import EventQueue
-from router.waiting import sleep_or_event
+from router.waiting import sleep_or_event, surely
 
 _SUMMARIES: Mapping[Kind, str] = {
     Kind.START: "you have started",
@@ -46,7 +46,7 @@ class Timers:
         self._clock = clock
         self._alone = alone
         self._idle_since: float | None = None
-        self._idle_key = "0"
+        self._idle_key = 0
         self._changed = asyncio.Event()
 
     def turn_started(self) -> None:
@@ -54,10 +54,10 @@ class Timers:
         self._idle_since = None
         self._changed.set()
 
-    def now_idle(self, last_turn: int | str) -> None:
+    def now_idle(self, last_turn: int) -> None:
         """The worker waits since now; `last_turn` names the time of idleness, so that it has one prompt."""
         self._idle_since = self._clock.time()
-        self._idle_key = str(last_turn)
+        self._idle_key = last_turn
         self._changed.set()
 
     async def turn_completed(self, turn_id: int, kinds: frozenset[Kind], *, published: bool) -> None:
@@ -67,9 +67,9 @@ class Timers:
             # A single worker has nobody who wakes it: it goes on after every stop until the end of the run.
             if now < self._run_clock.last_call_at:
                 event = control_event(Kind.IDLE, f"continue:{turn_id}", now, template="continue_single.md")
-                await self._queue.put([event])
+                await self._put(event)
         elif not published and Kind.PUBLISH_REMINDER not in kinds and Kind.LAST_CALL not in kinds:
-            await self._queue.put([control_event(Kind.PUBLISH_REMINDER, f"publish_reminder:{turn_id}", now)])
+            await self._put(control_event(Kind.PUBLISH_REMINDER, f"publish_reminder:{turn_id}", now))
 
     async def run(self) -> None:
         """Wait for the times and put the reminders; ends at the deadline."""
@@ -88,7 +88,7 @@ class Timers:
             await self._clock.sleep(due - self._clock.time())
             # A host that was away until the next reminder was due leaves this one out.
             if self._clock.time() < max(until, due + 0.001):
-                await self._queue.put([control_event(kind, str(kind), self._clock.time())])
+                await self._put(control_event(kind, str(kind), self._clock.time()))
 
     async def _watch_idleness(self) -> None:
         while True:
@@ -108,9 +108,12 @@ class Timers:
     async def _prompt_idle(self) -> None:
         key = f"idle:{self._idle_key}"
         self._idle_since = None
-        depth = await self._queue.depth()
+        depth = await surely(self._clock, self._queue.depth)
         if depth.waiting:
             # What failed waits for its next try; an idle prompt now would only go round that wait.
             self.now_idle(self._idle_key)
             return
-        await self._queue.put([control_event(Kind.IDLE, key, self._clock.time())])
+        await self._put(control_event(Kind.IDLE, key, self._clock.time()))
+
+    async def _put(self, event: NewEvent) -> None:
+        await surely(self._clock, lambda: self._queue.put([event]))

@@ -24,7 +24,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, and_, case, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Row, and_, case, delete, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agensh.clock import Clock
@@ -128,8 +128,7 @@ class EventQueue:
     async def cursor(self, source: str) -> str | None:
         """Return a cursor's committed value; None when there is none yet."""
         query = select(cursors.c.value).where(cursors.c.worker == self.worker, cursors.c.source == source)
-        async with self._writer.engine.connect() as connection:
-            value: str | None = await connection.scalar(query)
+        value: str | None = await self._writer.read(lambda connection: connection.scalar(query))
         return value
 
     async def wait(self) -> None:
@@ -173,7 +172,7 @@ class EventQueue:
     async def ack(self, ids: Collection[int]) -> None:
         """The turn that carried them ended well: they are `sent`."""
         now = self._clock.time()
-        await self._change(ids, {"state": "sent", "delivered_at": now}, ("in_flight",))
+        await self._change(ids, {"state": "sent", "delivered_at": now})
 
     async def fail(self, ids: Collection[int], reason: str) -> None:
         """Their delivery failed: they wait and are tried again, or are `dead` after the last attempt."""
@@ -206,7 +205,7 @@ class EventQueue:
     async def put_back(self, ids: Collection[int], *, wait: float = 0.0, reason: str = "") -> None:
         """Make them wait again without counting a failure: the provider asked for a pause, or the host stops."""
         values = {"state": "queued", "available_at": self._clock.time() + wait, "reason": reason, **_NOT_HANDED_OUT}
-        await self._change(ids, values, ("in_flight",))
+        await self._change(ids, values)
         self._changed.set()
 
     async def recover(self) -> int:
@@ -230,23 +229,22 @@ class EventQueue:
         self._changed.set()
         return count
 
-    async def waiting_messages(self) -> list[QueuedEvent]:
-        """Return the direct messages that were not delivered yet, for the desk at the start."""
+    async def waiting_posts(self) -> list[QueuedEvent]:
+        """Return the chat's events that were not delivered yet, for the desk."""
         query = (
             select(events)
-            .where(events.c.worker == self.worker, events.c.state == "queued", events.c.kind == Kind.DIRECT_MESSAGE)
+            .where(events.c.worker == self.worker, events.c.state == "queued", events.c.source == Source.MATTERMOST)
             .order_by(events.c.id)
         )
-        async with self._writer.engine.connect() as connection:
-            return [_event(row) for row in await connection.execute(query)]
+        rows = await self._writer.read(lambda connection: connection.execute(query))
+        return [_event(row) for row in rows]
 
     async def depth(self) -> Depth:
         """Return how much waits, and since when."""
         query = select(func.count(), func.min(events.c.observed_at)).where(
             events.c.worker == self.worker, events.c.state.in_(("queued", "in_flight"))
         )
-        async with self._writer.engine.connect() as connection:
-            count, oldest = (await connection.execute(query)).one()
+        count, oldest = (await self._writer.read(lambda connection: connection.execute(query))).one()
         return Depth(int(count), oldest)
 
     # Mid-turn deliveries cost the tool call no I/O: they are recorded in order, behind the claim of their turn. When
@@ -255,39 +253,41 @@ class EventQueue:
     def note_handed_out(self, ids: Collection[int], turn_id: int | None, via: str) -> None:
         """A tool result carries them now (`notice`), or the worker read them by itself (`read`)."""
         more = {"handed_out": events.c.handed_out + 1} if via == "notice" else {}
-        self._note(ids, {"state": "in_flight", "turn_id": turn_id, "via": via, **more}, ("queued",))
+        self._note(ids, {"state": "in_flight", "turn_id": turn_id, "via": via, **more}, _QUEUED)
 
     def note_acknowledged(self, ids: Collection[int]) -> None:
         """The worker's next call proved that the result arrived."""
         state = case((events.c.via == "read", "withdrawn"), else_="sent")
-        self._note(ids, {"state": state, "delivered_at": self._clock.time()}, ("in_flight",))
+        self._note(ids, {"state": state, "delivered_at": self._clock.time()}, _BY_TOOL_RESULT)
 
     def note_returned(self, ids: Collection[int]) -> None:
         """Nothing proved that the result arrived: they are queued again."""
-        self._note(ids, {"state": "queued", "available_at": self._clock.time(), **_NOT_HANDED_OUT}, ("in_flight",))
+        self._note(ids, {"state": "queued", "available_at": self._clock.time(), **_NOT_HANDED_OUT}, _BY_TOOL_RESULT)
         self._changed.set()
 
-    def _note(self, ids: Collection[int], values: dict[str, Any], states: tuple[str, ...]) -> None:
+    def _note(self, ids: Collection[int], values: dict[str, Any], where: ColumnElement[bool]) -> None:
         chosen = sorted(ids)
         if chosen:
-            self._writer.record(lambda connection: _update(connection, chosen, values, states))
+            self._writer.record(lambda connection: _update(connection, chosen, values, where))
 
-    async def _change(self, ids: Collection[int], values: dict[str, Any], states: tuple[str, ...]) -> None:
+    async def _change(self, ids: Collection[int], values: dict[str, Any]) -> None:
         chosen = sorted(ids)
         if chosen:
-            await self._writer.submit(lambda connection: _update(connection, chosen, values, states))
+            await self._writer.submit(lambda connection: _update(connection, chosen, values, _IN_FLIGHT))
 
     async def _next_due(self) -> float | None:
         query = select(func.min(events.c.available_at)).where(
             events.c.worker == self.worker, events.c.state == "queued"
         )
         await self._writer.flush()
-        async with self._writer.engine.connect() as connection:
-            due: float | None = await connection.scalar(query)
+        due: float | None = await self._writer.read(lambda connection: connection.scalar(query))
         return due
 
 
 _NOT_HANDED_OUT: dict[str, Any] = {"turn_id": None, "via": None}
+_QUEUED = events.c.state == "queued"
+_IN_FLIGHT = events.c.state == "in_flight"
+_BY_TOOL_RESULT = and_(_IN_FLIGHT, events.c.via != "turn")
 
 
 async def write_cursors(connection: AsyncConnection, worker: str, values: Mapping[str, str]) -> None:
@@ -305,7 +305,9 @@ async def write_cursors(connection: AsyncConnection, worker: str, values: Mappin
 async def _insert_unknown(
     connection: AsyncConnection, worker: str, new: Sequence[NewEvent], now: float
 ) -> list[QueuedEvent]:
-    unique = {event.dedupe_key: event for event in new}
+    unique: dict[str, NewEvent] = {}
+    for event in new:
+        unique.setdefault(event.dedupe_key, event)
     keys, known = list(unique), set[str]()
     for start in range(0, len(keys), _CHUNK):
         chunk = keys[start : start + _CHUNK]
@@ -355,11 +357,11 @@ async def _insert_unknown(
 
 
 async def _update(
-    connection: AsyncConnection, ids: list[int], values: dict[str, Any], states: tuple[str, ...] = ("queued",)
+    connection: AsyncConnection, ids: list[int], values: dict[str, Any], where: ColumnElement[bool] = _QUEUED
 ) -> None:
     for start in range(0, len(ids), _CHUNK):
-        chosen = and_(events.c.id.in_(ids[start : start + _CHUNK]), events.c.state.in_(states))
-        await connection.execute(update(events).where(chosen).values(**values))
+        chosen = events.c.id.in_(ids[start : start + _CHUNK])
+        await connection.execute(update(events).where(chosen, where).values(**values))
 
 
 def _event(row: Row[Any]) -> QueuedEvent:

@@ -48,8 +48,8 @@ class Recorder:
 
     async def load_session(self) -> Session:
         """Return the session of a former host, or an empty one."""
-        async with self._writer.engine.connect() as connection:
-            row = (await connection.execute(select(sessions).where(sessions.c.worker == self.worker))).one_or_none()
+        query = select(sessions).where(sessions.c.worker == self.worker)
+        row = (await self._writer.read(lambda connection: connection.execute(query))).one_or_none()
         if row is None:
             return Session()
         values = dict(row._mapping)
@@ -71,9 +71,8 @@ class Recorder:
 
     async def last_turn(self) -> int:
         """Return the number of the worker's newest turn; 0 when it had none."""
-        async with self._writer.engine.connect() as connection:
-            newest = await connection.scalar(select(func.max(turns.c.id)).where(turns.c.worker == self.worker))
-        return int(newest or 0)
+        query = select(func.max(turns.c.id)).where(turns.c.worker == self.worker)
+        return int(await self._writer.read(lambda connection: connection.scalar(query)) or 0)
 
     def prompted(self, turn_id: int, prompt: str, entries: int) -> None:
         """The prompt of a turn that begins now."""

@@ -16,6 +16,7 @@ from agensh.clients.board import BoardClient
 from agensh.clients.gitea import GiteaClient
 from agensh.clients.mattermost import MattermostClient
 from agensh.clock import Clock, RunClock
+from agensh.db import DatabaseUnavailable
 from router.backends import Listener, WorkerClients
 from router.desk import CURSOR, Desk
 from router.dispatcher import Cooldown, Dispatcher, Limits, State
@@ -25,7 +26,7 @@ from router.ports import ToolCall
 from router.prompt import Briefing
 from router.queue import EventQueue, RetryPolicy
 from router.record import Recorder
-from router.waiting import sleep_or_event
+from router.waiting import sleep_or_event, surely
 from router.writer import Writer
 
 LISTENER_CEILING = 60.0  # seconds between two starts of a listener that fails
@@ -73,7 +74,6 @@ class Router:
             feed=shared.feed,
             timers=self._timers,
             recorder=self._recorder,
-            writer=shared.writer,
             briefing=briefing,
             run_clock=shared.run_clock,
             clock=shared.clock,
@@ -165,11 +165,12 @@ class Router:
 
         The listeners do not wait for the start: what reaches a worker before it is kept for its first turn.
         """
-        await self.queue.recover()
-        self._desk.restore(await self.queue.cursor(CURSOR), await self.queue.waiting_messages())
+        clock = self._shared.clock
+        await surely(clock, self.queue.recover)
+        position = await surely(clock, lambda: self.queue.cursor(CURSOR))
+        self._desk.restore(position, await surely(clock, self.queue.waiting_posts))
         async with asyncio.TaskGroup() as group:
             background = [group.create_task(self._supervise(listener)) for listener in listeners]
-            clock = self._shared.clock
             await sleep_or_event(clock, start_at - clock.time(), self._stopping)
             if not self._stopping.is_set():
                 self._waiting = False
@@ -181,8 +182,11 @@ class Router:
             for task in background:
                 task.cancel()
         self.dispatcher.state, self._waiting = State.STOPPED, False
-        # What a turn left in flight that did not end in time.
-        await self.queue.recover()
+        try:
+            # What a turn left in flight that did not end in time.
+            await self.queue.recover()
+        except DatabaseUnavailable as error:
+            log.warning("the next host recovers the queue", extra={"worker": self._name, "error": str(error)})
 
     def stop(self) -> None:
         """Let `run` end."""

@@ -21,7 +21,7 @@ metadata = MetaData()
 
 
 def exact(length: int) -> TypeEngine[str]:
-    """A string that compares byte for byte: MySQL's default collation ignores case and trailing spaces."""
+    """A string that compares with case and accents, which MySQL's default collation ignores."""
     collated = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
     return String(length).with_variant(collated, "mysql", "mariadb")
 

@@ -1,10 +1,19 @@
-"""Waiting for one of two things."""
+"""Waiting: for one of two things, and for a database to come back."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from agensh.clock import Clock
+from agensh.db import DatabaseUnavailable
+
+T = TypeVar("T")
+
+DATABASE_WAIT = 1.0  # seconds between tries while the runtime database is away
+log = logging.getLogger(__name__)
 
 
 async def sleep_or_event(clock: Clock, seconds: float, event: asyncio.Event) -> None:
@@ -15,3 +24,16 @@ async def sleep_or_event(clock: Clock, seconds: float, event: asyncio.Event) -> 
         await asyncio.wait((sleeper, watcher), return_when=asyncio.FIRST_COMPLETED)
         sleeper.cancel()
         watcher.cancel()
+
+
+async def surely(clock: Clock, operation: Callable[[], Awaitable[T]]) -> T:
+    """Repeat an operation until the database takes it, or until the caller is cancelled.
+
+    For what has to be settled however long the database is away: an event that was delivered must not stay in flight.
+    """
+    while True:
+        try:
+            return await operation()
+        except DatabaseUnavailable as error:
+            log.warning("waiting for the runtime database", extra={"error": str(error)})
+        await clock.sleep(DATABASE_WAIT)

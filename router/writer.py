@@ -74,6 +74,17 @@ class Writer:
         self._unwaited += 1
         self._work.set()
 
+    async def read(self, operation: Operation[T]) -> T:
+        """Run a reading operation on a connection of its own; DatabaseUnavailable when the database is away.
+
+        It sees what is committed; `flush` first where it has to see what was recorded before.
+        """
+        try:
+            async with self.engine.connect() as connection:
+                return await operation(connection)
+        except (InterfaceError, InternalError, OperationalError) as error:
+            raise DatabaseUnavailable(f"The runtime database cannot be read: {error}") from error
+
     async def flush(self) -> None:
         """Wait until everything submitted so far is committed."""
         await self.submit(_nothing)

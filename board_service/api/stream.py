@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request
@@ -27,8 +27,9 @@ class EventStream(StreamingResponse):
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: AsyncIterator[str], service: BoardService) -> None:
+    def __init__(self, events: AsyncGenerator[str, None], service: BoardService) -> None:
         super().__init__(events, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        self._events = events
         self._service = service
 
     async def stream_response(self, send: Send) -> None:
@@ -39,8 +40,10 @@ class EventStream(StreamingResponse):
         try:
             await super().stream_response(bounded)
         except TimeoutError:
+            # Returning without the end of the body makes the server close the connection.
             self._service.metrics.streams_cut += 1
-            raise ConnectionAbortedError("the reader of a stream took no bytes") from None
+        finally:
+            await self._events.aclose()
 
 
 @router.get(
@@ -69,7 +72,7 @@ async def stream(
     return EventStream(_events(service, await service.board(board), after, token), service)
 
 
-async def _events(service: BoardService, board: OpenBoard, after: int, token: str) -> AsyncIterator[str]:
+async def _events(service: BoardService, board: OpenBoard, after: int, token: str) -> AsyncGenerator[str, None]:
     feed, settings = board.feed, service.settings
     live = False
     generation = service.tokens.generation

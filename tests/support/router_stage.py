@@ -42,11 +42,7 @@ class Stage:
 
     async def until(self, condition: Callable[[], bool], limit: float = 20.0) -> None:
         """Wait until `condition` holds."""
-        async with asyncio.timeout(limit):
-            while True:
-                if condition():
-                    return
-                await asyncio.sleep(0.01)
+        await until(condition, limit)
 
 
 class StageAdapter(Adapter):
@@ -170,6 +166,15 @@ class StageBackends:
 
     async def aclose(self) -> None:
         self.closed = True
+
+
+async def until(condition: Callable[[], bool], limit: float = 20.0) -> None:
+    """Wait until `condition` holds; TimeoutError after `limit` seconds."""
+    async with asyncio.timeout(limit):
+        while True:
+            if condition():
+                return
+            await asyncio.sleep(0.01)
 
 
 class NoRuntime:

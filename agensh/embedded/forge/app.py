@@ -13,6 +13,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agensh.clock import Clock, SystemClock
 from agensh.embedded.forge import http_backend, sync
@@ -38,7 +39,14 @@ def create_app(
 
     `admin` is a name and a password: a site administrator created when there is no such user.
     """
-    app = FastAPI(title="Agensh forge", lifespan=_lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(
+        title="Agensh forge",
+        lifespan=_lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+    )
     app.state.forge = Forge(data, clock or SystemClock(), settings or ForgeSettings())
     app.state.admin = admin
     for router in (*ROUTERS, http_backend.router):
@@ -48,7 +56,34 @@ def create_app(
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(GitError, _git_error)
     app.add_exception_handler(sqlite3.Error, _store_error)
+    app.add_exception_handler(UnicodeEncodeError, _bad_text)
+    app.add_exception_handler(OverflowError, _bad_number)
+    app.add_middleware(BodyLimit, limit=app.state.forge.settings.max_body)
     return app
+
+
+class BodyLimit:
+    """Answers 413 to an API request whose body is larger than the limit; git's own bodies are streamed."""
+
+    def __init__(self, app: ASGIApp, limit: int) -> None:
+        self._app = app
+        self._limit = limit
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"].split("/")[-1].startswith("git-"):
+            await self._app(scope, receive, send)
+            return
+        size = 0
+
+        async def counted() -> Message:
+            nonlocal size
+            message = await receive()
+            size += len(message.get("body", b""))
+            if size > self._limit:
+                raise HTTPException(413, f"the body is larger than {self._limit} bytes")
+            return message
+
+        await self._app(scope, counted, send)
 
 
 @asynccontextmanager
@@ -113,6 +148,14 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
 async def _git_error(request: Request, error: Exception) -> JSONResponse:
     log.error("git failed", extra={"path": request.url.path, "error": str(error)})
     return _answer(request, 500, str(error))
+
+
+async def _bad_text(request: Request, error: Exception) -> JSONResponse:
+    return _answer(request, 422, "a text of the request holds a lone surrogate, which is no character")
+
+
+async def _bad_number(request: Request, error: Exception) -> JSONResponse:
+    return _answer(request, 422, "a number of the request is out of range")
 
 
 async def _store_error(request: Request, error: Exception) -> JSONResponse:

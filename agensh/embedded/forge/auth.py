@@ -13,11 +13,12 @@ import hashlib
 import hmac
 import secrets
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fastapi import Request
 
 from agensh.clock import Clock
+from agensh.embedded.forge import scopes
 from agensh.embedded.forge.errors import ApiError
 from agensh.embedded.forge.store import users
 from agensh.embedded.forge.store.database import Database, Row, Tx
@@ -29,10 +30,13 @@ TOKEN_USED_EVERY = 60  # seconds; Gitea writes last_used at each request, which 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """An authenticated user and how they proved it: `token`, `password` or `session`."""
+    """An authenticated user, how they proved it (`token`, `password` or `session`), and the token's row."""
 
     user: Row
     way: str
+    token: Row | None = None
+    basic: bool = False
+    """The proof came in a Basic header, whatever it was."""
 
 
 class Passwords:
@@ -97,16 +101,24 @@ class Authenticator:
             raise ApiError(401, "token is required")
         if caller is None:
             raise ApiError(401, "invalid username, password or token")
-        if caller.user["must_change_password"] and caller.way != "token":
-            raise ApiError(403, "You must change your password. Change it at: user/settings/change_password")
+        if caller.user["prohibit_login"]:
+            raise ApiError(403, "This account is prohibited from signing in, please contact your site administrator.")
+        if caller.user["must_change_password"]:
+            url = f"{str(request.base_url).rstrip('/')}/user/settings/change_password"
+            raise ApiError(403, f"You must change your password. Change it at: {url}")
+        if caller.token is not None:
+            scopes.check(caller.token, request.method, request.url.path.removeprefix("/api/v1/"))
         return caller
 
     async def git(self, request: Request) -> Caller | None:
         """Return the caller of a git request, or None when the credentials are missing or wrong."""
         scheme, value = _credentials(request)
+        caller = None
         if scheme in {"token", "bearer"}:
-            return await self._by_token(value)
-        return await self.basic(value) if scheme == "basic" else None
+            caller = await self._by_token(value)
+        elif scheme == "basic":
+            caller = await self.basic(value)
+        return None if caller is None or caller.user["prohibit_login"] else caller
 
     async def session(self, request: Request) -> Row | None:
         """Return the user whose session cookie came along, or None."""
@@ -115,7 +127,9 @@ class Authenticator:
             return None
         now = int(self._clock.time())
         user = await self._db.read(lambda tx: users.by_session(tx, now, secret))
-        return None if user is None or user["must_change_password"] else user
+        if user is None or user["must_change_password"] or user["prohibit_login"]:
+            return None
+        return user
 
     async def basic(self, value: str) -> Caller | None:
         """Check Basic credentials: a token in either place, else name (or e-mail) and password."""
@@ -125,9 +139,9 @@ class Authenticator:
             return None
         for secret in (password, name) if password and password != "x-oauth-basic" else (name,):
             if caller := await self._by_token(secret):
-                return caller
+                return replace(caller, basic=True)
         user = await self.password(name, password)
-        return None if user is None else Caller(user, "password")
+        return None if user is None else Caller(user, "password", basic=True)
 
     async def password(self, name: str, password: str) -> Row | None:
         """Return the user with that name or e-mail and password, or None."""
@@ -136,7 +150,7 @@ class Authenticator:
             return users.by_name(tx, name) or tx.one("SELECT * FROM users WHERE email = ?", name)
 
         user = await self._db.read(find)
-        if user is None or user["prohibit_login"] or not password:
+        if user is None or not password:
             return None
         return user if await self._passwords.matches(password, user["password"]) else None
 
@@ -148,7 +162,7 @@ class Authenticator:
         now = int(self._clock.time())
         if now - token["last_used"] >= TOKEN_USED_EVERY:
             await self._db.write(lambda tx: tx.update("tokens", "id", token["id"], last_used=now))
-        return None if user["prohibit_login"] else Caller(user, "token")
+        return Caller(user, "token", token)
 
 
 def _credentials(request: Request) -> tuple[str, str]:

@@ -30,7 +30,6 @@ CONFIG = {
     "http.receivepack": "true",
     "uploadpack.allowFilter": "true",
     "uploadpack.allowAnySHA1InWant": "true",
-    "receive.fsckObjects": "true",
     "core.logAllRefUpdates": "false",
     "core.quotePath": "false",
     "merge.renames": "true",

@@ -8,6 +8,8 @@ the rows are brought to what the refs are before the client hears of the end.
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import subprocess
 import zlib
 from collections.abc import AsyncIterator
@@ -18,7 +20,9 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
+from agensh.embedded.forge import scopes
 from agensh.embedded.forge.errors import ApiError
 from agensh.embedded.forge.git import ZERO
 from agensh.embedded.forge.shapes import Shapes
@@ -153,6 +157,8 @@ async def smart_http(request: Request, owner: str, name: str) -> Response:
         return Response("Only the smart HTTP protocol is served\n", 403, media_type="text/plain")
     pushing = service == "git-receive-pack"
     user, need = caller.user, Mode.WRITE if pushing else Mode.READ
+    if caller.token is not None:
+        scopes.require(caller.token, ["repository"], write=pushing)
 
     def find(tx: Tx) -> tuple[Row, Path]:
         row = repos.require(tx, user, owner, name.removesuffix(".git"), need)
@@ -220,6 +226,7 @@ class Session:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 limit=CHUNK,
+                start_new_session=True,
             )
             feeder = asyncio.create_task(_feed(process, body, head))
             stack.push_async_callback(_end, process, feeder)
@@ -239,31 +246,58 @@ class Session:
                 status = int(value.split(" ")[0])
             elif key:
                 headers[key] = value
-        return StreamingResponse(self._stream(stack, process, push), status, headers)
+        return GitResponse(process, Ending(stack, push), status, headers)
 
-    async def _stream(
-        self, stack: AsyncExitStack, process: asyncio.subprocess.Process, push: _Push
-    ) -> AsyncIterator[bytes]:
-        assert process.stdout is not None and self._forge.tasks is not None
-        held = b""
+
+class Ending:
+    """What follows a run of git, once, whoever asks first: the process ends, the rows are brought to the refs."""
+
+    def __init__(self, stack: AsyncExitStack, push: _Push) -> None:
+        self._stack = stack
+        self._push = push
+        self._task: asyncio.Task[None] | None = None
+
+    async def reach(self) -> None:
+        """Do it, also when the caller is cancelled meanwhile."""
+        if self._task is None:
+            tasks = self._push.forge.tasks
+            assert tasks is not None
+            self._task = tasks.create_task(self._finish())
+        await asyncio.shield(self._task)
+
+    async def _finish(self) -> None:
+        await self._stack.aclose()
+        await self._push.finish()
+
+
+class GitResponse(StreamingResponse):
+    """Streams what git says."""
+
+    def __init__(
+        self, process: asyncio.subprocess.Process, ending: Ending, status: int, headers: dict[str, str]
+    ) -> None:
+        super().__init__(self._chunks(process), status, headers)
+        self._ending = ending
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            # The last bytes wait until the rows agree: a client that knows its push is done finds it done in the API.
-            while chunk := await process.stdout.read(CHUNK):
-                if held:
-                    yield held
-                held = chunk
-            await process.wait()
+            await super().__call__(scope, receive, send)
         finally:
             # A client that went away may have pushed all the same: the rows follow in any case.
-            closing = self._forge.tasks.create_task(_finish(stack, push))
-            await asyncio.shield(closing)
+            await self._ending.reach()
+
+    async def _chunks(self, process: asyncio.subprocess.Process) -> AsyncIterator[bytes]:
+        assert process.stdout is not None
+        held = b""
+        # The last bytes wait until the rows agree: a client that knows its push is done finds it done in the API.
+        while chunk := await process.stdout.read(CHUNK):
+            if held:
+                yield held
+            held = chunk
+        await process.wait()
+        await self._ending.reach()
         if held:
             yield held
-
-
-async def _finish(stack: AsyncExitStack, push: _Push) -> None:
-    await stack.aclose()
-    await push.finish()
 
 
 async def _feed(process: asyncio.subprocess.Process, body: AsyncIterator[bytes], head: bytes) -> None:
@@ -283,7 +317,7 @@ async def _feed(process: asyncio.subprocess.Process, body: AsyncIterator[bytes],
 async def _end(process: asyncio.subprocess.Process, feeder: asyncio.Task[None]) -> None:
     if process.returncode is None:
         with suppress(ProcessLookupError):
-            process.terminate()
+            os.killpg(process.pid, signal.SIGTERM)
     await process.wait()
     feeder.cancel()
     await asyncio.gather(feeder, return_exceptions=True)

@@ -10,6 +10,7 @@ import asyncio
 import json
 import logging
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,7 +70,7 @@ class Checker:
                 await self.check(issue_id)
             except (GitError, OSError) as error:
                 log.error("conflict check failed", extra={"pull": issue_id, "error": str(error)})
-                await self._forge.db.write(lambda tx, i=issue_id: tx.update("pulls", "issue_id", i, status="error"))
+                await self._forge.db.write(partial(_failed, issue_id=issue_id))
 
     async def check(self, issue_id: int) -> None:
         """Check one open pull request now and write what was found, unless the branches moved meanwhile."""
@@ -119,6 +120,10 @@ def save_result(tx: Tx, issue_id: int, result: Result) -> None:
         merge_base=result.merge_base, conflicts=json.dumps(result.conflicts), additions=plus, deletions=minus,
         changed_files=files, behind=result.behind,
     )  # fmt: skip
+
+
+def _failed(tx: Tx, issue_id: int) -> None:
+    tx.update("pulls", "issue_id", issue_id, status="error")
 
 
 def _open_pull(tx: Tx, data: Path, issue_id: int) -> tuple[Row, Path] | None:

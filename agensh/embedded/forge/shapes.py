@@ -20,6 +20,8 @@ from agensh.embedded.forge.store.protections import Rule
 from agensh.embedded.forge.store.repos import Mode
 
 Json = dict[str, Any]
+MERGEABLE = {"mergeable", "empty"}
+"""States of the conflict check that let a pull request be merged."""
 ZERO_TIME = "0001-01-01T00:00:00Z"
 
 
@@ -304,7 +306,7 @@ class Shapes:
             "additions": pull["additions"],
             "deletions": pull["deletions"],
             "changed_files": pull["changed_files"],
-            "mergeable": bool(pull["merged"]) is False and pull["status"] == "mergeable" and not draft,
+            "mergeable": pull["status"] in MERGEABLE and not draft,
             "merged": bool(pull["merged"]),
             "merged_at": stamp(pull["merged_at"]),
             "merge_commit_sha": pull["merged_sha"],

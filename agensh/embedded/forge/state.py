@@ -85,7 +85,7 @@ class Call:
         self.request = request
         self.response = response
         self.user = caller.user
-        self.way = caller.way
+        self.caller = caller
         self.base = str(request.base_url).rstrip("/")
 
     def shapes(self, tx: Tx) -> Shapes:

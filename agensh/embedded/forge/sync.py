@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -136,38 +137,50 @@ async def reconcile(forge: Forge) -> None:
     its branches, as after a push.
     """
     for pull in await forge.db.read(lambda tx: tx.all("SELECT * FROM pulls WHERE pending_sha IS NOT NULL")):
-        issue_id, sha, by = pull["issue_id"], pull["pending_sha"], pull["pending_by"]
-        _, path = await _repo(forge, pull["repo_id"])
-        tip = branch_tip(path, pull["base_branch"])
-        now = forge.now()
-        if tip is not None and not pull["merged"] and await forge.git.is_ancestor(path, sha, tip):
-            await forge.db.write(lambda tx, i=issue_id, s=sha, b=by: merged(tx, now, i, s, b))
-        else:
-            await forge.db.write(
-                lambda tx, i=issue_id: tx.update("pulls", "issue_id", i, pending_sha=None, pending_by=None)
-            )
+        await _settle(forge, pull)
     for repo_id in await forge.db.read(lambda tx: [row[0] for row in tx.all("SELECT id FROM repos")]):
         repo, path = await _repo(forge, repo_id)
         if not path.exists():
             await forge.git.init_bare(path, repo["default_branch"])
-        found = await forge.db.read(
-            lambda tx, r=repo_id: tx.all(
-                "SELECT p.*, i.poster_id FROM pulls p JOIN issues i ON i.id = p.issue_id "
-                "WHERE p.repo_id = ? AND p.merged = 0 AND i.closed = 0",
-                r,
-            )
-        )
-        for pull in found:
-            poster = await forge.db.read(lambda tx, p=pull["poster_id"]: users.by_id(tx, p))
-            head = branch_tip(path, pull["head_branch"])
-            if head != pull["head_sha"]:
-                await branches_moved(forge, repo, path, {pull["head_branch"]}, poster)
-            if (base := branch_tip(path, pull["base_branch"])) is None or base != pull["checked_base"]:
-                await branches_moved(forge, repo, path, {pull["base_branch"]}, poster)
-            if head is not None:
-                await keep_head(forge, path, pull["issue_id"], head)
-            if pull["status"] == "checking":
-                forge.checker.want(pull["issue_id"])
+        for pull in await forge.db.read(partial(_all_open, repo=repo)):
+            await _compare(forge, repo, path, pull)
+
+
+async def _settle(forge: Forge, pull: Row) -> None:
+    issue_id, sha = pull["issue_id"], pull["pending_sha"]
+    _, path = await _repo(forge, pull["repo_id"])
+    tip = branch_tip(path, pull["base_branch"])
+    if tip is not None and not pull["merged"] and await forge.git.is_ancestor(path, sha, tip):
+        done = partial(merged, now=forge.now(), issue_id=issue_id, sha=sha, user_id=pull["pending_by"])
+        await forge.db.write(done)
+    else:
+        await forge.db.write(partial(drop_intent, issue_id=issue_id))
+
+
+async def _compare(forge: Forge, repo: Row, path: Path, pull: Row) -> None:
+    poster = await forge.db.read(lambda tx: users.by_id(tx, pull["poster_id"]))
+    head, base = branch_tip(path, pull["head_branch"]), branch_tip(path, pull["base_branch"])
+    if head != pull["head_sha"]:
+        await branches_moved(forge, repo, path, {pull["head_branch"]}, poster)
+    if base is None or base != pull["checked_base"]:
+        await branches_moved(forge, repo, path, {pull["base_branch"]}, poster)
+    if head is not None:
+        await keep_head(forge, path, pull["issue_id"], head)
+    if pull["status"] == "checking":
+        forge.checker.want(pull["issue_id"])
+
+
+def drop_intent(tx: Tx, issue_id: int) -> None:
+    """Note that the merge that was about to happen did not."""
+    tx.update("pulls", "issue_id", issue_id, pending_sha=None, pending_by=None)
+
+
+def _all_open(tx: Tx, repo: Row) -> list[Row]:
+    return tx.all(
+        "SELECT p.*, i.poster_id FROM pulls p JOIN issues i ON i.id = p.issue_id "
+        "WHERE p.repo_id = ? AND p.merged = 0 AND i.closed = 0",
+        repo["id"],
+    )
 
 
 async def _repo(forge: Forge, repo_id: int) -> tuple[Row, Path]:

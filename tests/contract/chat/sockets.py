@@ -52,7 +52,7 @@ class Listener:
     async def until_pong(self) -> list[dict[str, Any]]:
         """Ping, and return the events that came before the answer."""
         number = await self.ask("ping")
-        events = []
+        events: list[dict[str, Any]] = []
         while True:
             frame = await self.frame()
             if frame.get("seq_reply") == number:

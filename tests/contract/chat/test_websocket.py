@@ -22,9 +22,7 @@ def _post_of(frame: dict[str, Any]) -> dict[str, Any]:
 async def _lose(listener: Listener, world: World, user_id: str) -> None:
     """Cut the connection and wait until the server knows."""
     listener.abort()
-    async with asyncio.timeout(10):
-        while ok(world.admin.get(f"users/{user_id}/status"))["status"] == "online":  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    await world.until_offline(user_id)
 
 
 async def test_a_bearer_header_gives_hello_then_numbered_events(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from dataclasses import dataclass, field
 from typing import Any
@@ -79,6 +80,14 @@ class World:
                 )
             )
         return str(channel["id"])
+
+    async def until_offline(self, user_id: str) -> None:
+        """Wait until the server knows that the user's connection is dead."""
+        for _ in range(500):
+            if ok(self.admin.get(f"users/{user_id}/status"))["status"] != "online":
+                return
+            await asyncio.sleep(0.02)
+        raise TimeoutError(f"the server still believes {user_id} to be connected")
 
     def close(self) -> None:
         """Close the clients."""

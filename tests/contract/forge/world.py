@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,7 +21,7 @@ PATIENCE = 30.0  # seconds a condition may take to come true
 PASSWORD = "worker-password-1"
 
 
-def eventually(check: Callable[[], T | None | bool], what: str) -> T:
+def eventually(check: Callable[[], T | bool | None], what: str) -> T:
     """Return the first true value of `check`, asked again and again within `PATIENCE`."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
@@ -30,6 +32,17 @@ def eventually(check: Callable[[], T | None | bool], what: str) -> T:
     raise AssertionError(f"not within {PATIENCE:g} s: {what}")
 
 
+class Gitea:
+    """The parts of the third-party client that the tests use."""
+
+    def __init__(self, client: gitea.ApiClient) -> None:
+        self.users = gitea.UserApi(client)
+        self.repos = gitea.RepositoryApi(client)
+        self.issues = gitea.IssueApi(client)
+        self.notices = gitea.NotificationApi(client)
+        self.site = gitea.MiscellaneousApi(client)
+
+
 class Member:
     """A user with a token, the third-party client and a plain HTTP client."""
 
@@ -37,13 +50,15 @@ class Member:
         self.name = name
         self.token = token
         self.http = httpx.Client(base_url=forge.api, headers={"Authorization": f"token {token}"}, timeout=30)
-        configuration = gitea.Configuration(host=forge.api)
-        configuration.api_key["AuthorizationHeaderToken"] = f"token {token}"
-        self.client = gitea.ApiClient(configuration)
-        self.users = gitea.UserApi(self.client)
-        self.repos = gitea.RepositoryApi(self.client)
-        self.issues = gitea.IssueApi(self.client)
-        self.notices = gitea.NotificationApi(self.client)
+        self._api = forge.api
+
+    @asynccontextmanager
+    async def gitea(self) -> AsyncIterator[Gitea]:
+        """The third-party client, generated from Gitea's own API description."""
+        configuration = gitea.Configuration(host=self._api)
+        configuration.api_key["AuthorizationHeaderToken"] = f"token {self.token}"
+        async with gitea.ApiClient(configuration) as client:
+            yield Gitea(client)
 
 
 class World:
@@ -105,8 +120,6 @@ class World:
 
     def branch(self, member: Member, branch: str, files: dict[str, str], base: str = "main") -> str:
         """Commit files onto a new branch through the API and return the commit."""
-        import base64
-
         body = {
             "branch": base,
             "new_branch": branch,
@@ -137,7 +150,6 @@ class World:
         self.admin_http.close()
         for member in self.members:
             member.http.close()
-            member.client.rest_client.pool_manager.clear()
 
 
 class Clone:

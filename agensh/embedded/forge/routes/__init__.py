@@ -21,21 +21,22 @@ from agensh.embedded.forge.routes import (
     statuses,
 )
 
+# The order matters where one address fits two patterns: the special one comes first.
 ROUTERS = [
     site.router,
     events.router,
     accounts.router,
+    comments.router,
+    labels.router,
+    issues.router,
     repositories.router,
     branches.router,
     protections.router,
     contents.router,
-    history.router,
     statuses.router,
-    labels.router,
-    issues.router,
-    comments.router,
-    pulls.router,
+    history.router,
     merge.router,
     reviews.router,
+    pulls.router,
     notifications.router,
 ]

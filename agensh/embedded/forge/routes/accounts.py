@@ -8,6 +8,7 @@ from typing import Any
 from fastapi import APIRouter
 from pydantic import BaseModel
 
+from agensh.embedded.forge import scopes
 from agensh.embedded.forge.errors import ApiError, forbidden, not_found, unprocessable
 from agensh.embedded.forge.state import ApiCall, Json
 from agensh.embedded.forge.store import users
@@ -112,9 +113,7 @@ async def create(call: ApiCall, new: NewUser) -> Json:
 async def change(call: ApiCall, name: str, new: UserChange) -> Json:
     """Change a user."""
     call.require_admin()
-    columns: dict[str, Any] = {
-        key: value for key, value in new.model_dump(exclude={"password", "admin"}, exclude_none=True).items()
-    }
+    columns: dict[str, Any] = new.model_dump(exclude={"password", "admin"}, exclude_none=True)
     if new.admin is not None:
         columns["is_admin"] = new.admin
     if new.password:
@@ -153,7 +152,7 @@ async def delete(call: ApiCall, name: str) -> None:
 def _may_handle_tokens(call: ApiCall, name: str) -> None:
     if call.user["lower_name"] != name.lower() and not call.user["is_admin"]:
         raise forbidden("doer should be the site admin or be same as the contextUser")
-    if call.way != "password":
+    if not call.caller.basic:
         raise ApiError(401, "auth required")
 
 
@@ -175,6 +174,8 @@ async def tokens(call: ApiCall, name: str) -> list[Json]:
 async def create_token(call: ApiCall, name: str, new: NewToken) -> Json:
     """Mint a token; `sha1` is the token and is shown only here."""
     _may_handle_tokens(call, name)
+    if call.caller.token is not None and scopes.broader(call.caller.token, new.scopes or []):
+        raise forbidden("a token cannot mint a token of broader scopes")
     secret = secrets.token_hex(20)
     now = call.forge.now()
 

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from agensh.embedded.forge import history
 from agensh.embedded.forge.errors import ApiError, forbidden, not_found, unprocessable
-from agensh.embedded.forge.git import ZERO, branch_tip
+from agensh.embedded.forge.git import ZERO, Person, branch_tip
 from agensh.embedded.forge.history import CommitInfo
 from agensh.embedded.forge.routes.history import UNVERIFIED
 from agensh.embedded.forge.shapes import stamp
@@ -31,7 +31,7 @@ def _shape(call: ApiCall, tx: Tx, repo: Row, name: str, info: CommitInfo) -> Jso
     rule = protections.rule_for(tx, repo["id"], name)
     writer = repos.mode_of(tx, call.user, repo) >= Mode.WRITE
 
-    def person(who: history.Person) -> Json:
+    def person(who: Person) -> Json:
         login = tx.value("SELECT name FROM users WHERE email = ?", who.email)
         return {"name": who.name, "email": who.email, "username": login or ""}
 

@@ -34,7 +34,7 @@ async def login(request: Request) -> Response:
     form = await request.form(max_files=0)
     name, password = str(form.get("user_name", "")), str(form.get("password", ""))
     user = await forge.auth.password(name, password)
-    if user is None:
+    if user is None or user["prohibit_login"]:
         return HTMLResponse(PAGE.format("Username or password is incorrect."))
     secret = secrets.token_hex(20)
     now = forge.now()

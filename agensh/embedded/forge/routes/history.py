@@ -96,17 +96,6 @@ async def listing(call: ApiCall, owner: str, name: str) -> list[Json]:
     return await commit_shapes(call, repo, found)
 
 
-@router.get("/repos/{owner}/{name}/git/commits/{sha}")
-async def one(call: ApiCall, owner: str, name: str, sha: str) -> Json:
-    """A commit, by hash, branch or tag."""
-    repo, path = await call.repo(owner, name)
-    tip = await call.forge.git.resolve(path, sha)
-    if tip is None:
-        raise not_found()
-    info = await history.commit(call.forge.git, path, tip, details=True)
-    return (await commit_shapes(call, repo, [info]))[0]
-
-
 @router.get("/repos/{owner}/{name}/git/commits/{sha}.{kind}")
 async def as_text(call: ApiCall, owner: str, name: str, sha: str, kind: str) -> Response:
     """A commit as diff or patch."""
@@ -119,6 +108,17 @@ async def as_text(call: ApiCall, owner: str, name: str, sha: str, kind: str) -> 
     else:
         done = await call.forge.git.run(path, "diff-tree", "-p", "-M", "--root", "--no-commit-id", tip)
     return PlainTextResponse(done.out)
+
+
+@router.get("/repos/{owner}/{name}/git/commits/{sha}")
+async def one(call: ApiCall, owner: str, name: str, sha: str) -> Json:
+    """A commit, by hash, branch or tag."""
+    repo, path = await call.repo(owner, name)
+    tip = await call.forge.git.resolve(path, sha)
+    if tip is None:
+        raise not_found()
+    info = await history.commit(call.forge.git, path, tip, details=True)
+    return (await commit_shapes(call, repo, [info]))[0]
 
 
 @router.get("/repos/{owner}/{name}/compare/{span:path}")

@@ -58,8 +58,8 @@ def _filters(call: ApiCall, tx: Tx, forced: list[tuple[str, list[Any]]]) -> tupl
     if words := query.get("q", "").strip().lower():
         parts.append(("(instr(lower(i.title), ?) > 0 OR instr(lower(i.body), ?) > 0)", [words, words]))
     for name in filter(None, (part.strip() for part in query.get("labels", "").split(","))):
-        sql = "EXISTS (SELECT 1 FROM issue_labels x JOIN labels l ON l.id = x.label_id WHERE x.issue_id = i.id AND l.name = ?)"
-        parts.append((sql, [name]))
+        joined = "issue_labels x JOIN labels l ON l.id = x.label_id"
+        parts.append((f"EXISTS (SELECT 1 FROM {joined} WHERE x.issue_id = i.id AND l.name = ?)", [name]))
     if (since := query_time(call, "since")) is not None:
         parts.append(("i.updated >= ?", [since]))
     if (before := query_time(call, "before")) is not None:
@@ -70,8 +70,8 @@ def _filters(call: ApiCall, tx: Tx, forced: list[tuple[str, list[Any]]]) -> tupl
         "mentioned_by": "EXISTS (SELECT 1 FROM mentions m WHERE m.issue_id = i.id AND m.user_id = ?)",
     }
     for key, sql in people.items():
-        if name := query.get(key):
-            parts.append((sql, [users.require(tx, name)["id"]]))
+        if person := query.get(key):
+            parts.append((sql, [users.require(tx, person)["id"]]))
     mine = {"created": "created_by", "assigned": "assigned_by", "mentioned": "mentioned_by"}
     for key, other in mine.items():
         if call.flag(key):
@@ -231,7 +231,7 @@ async def _set_watch(call: ApiCall, owner: str, name: str, number: int, user: st
             "ON CONFLICT (issue_id, user_id) DO UPDATE SET watching = excluded.watching",
             issue["id"], row["id"], watching,
         )  # fmt: skip
-        return have == watching
+        return bool(have == watching)
 
     call.response.status_code = 200 if await call.write(save) else 201
 

@@ -15,12 +15,13 @@ from agensh.embedded.forge import history, merging
 from agensh.embedded.forge.errors import ApiError, not_found, unprocessable
 from agensh.embedded.forge.git import branch_tip
 from agensh.embedded.forge.mergeability import VIEWED
+from agensh.embedded.forge.shapes import MERGEABLE
 from agensh.embedded.forge.state import ApiCall
 from agensh.embedded.forge.store import issues as store
 from agensh.embedded.forge.store import notifications, protections, repos, statuses
 from agensh.embedded.forge.store.database import Row, Tx
 from agensh.embedded.forge.store.repos import Mode
-from agensh.embedded.forge.sync import branches_moved, issue_row, merged
+from agensh.embedded.forge.sync import branches_moved, drop_intent, merged
 
 router = APIRouter(prefix="/api/v1")
 
@@ -57,7 +58,10 @@ async def is_merged(call: ApiCall, owner: str, name: str, number: int) -> Respon
 
 @router.post("/repos/{owner}/{name}/pulls/{number}/merge")
 async def merge(call: ApiCall, owner: str, name: str, number: int, new: Merge) -> Response:
-    """Merge. 405 while it is checked, in conflict, merged already or not allowed; 409 on a lost race or a moved head."""
+    """Merge.
+
+    405 while it is checked, in conflict, merged already or not allowed; 409 on a lost race or a moved head.
+    """
     repo, path = await call.repo(owner, name)
     if new.do not in ALLOWED:
         raise unprocessable(f"[Do]: In({','.join(ALLOWED)})" if new.do else "[Do]: Required")
@@ -69,7 +73,7 @@ async def merge(call: ApiCall, owner: str, name: str, number: int, new: Merge) -
         pull = await call.read(lambda tx: _ready(call, tx, repo, number, new))
         if pull["status"] == "checking":
             forge.checker.want(issue["id"], VIEWED)
-        if pull["status"] != "mergeable":
+        if pull["status"] not in MERGEABLE:
             raise ApiError(405, "Please try again later")
         head, base = branch_tip(path, pull["head_branch"]), branch_tip(path, pull["base_branch"])
         if head is None or base is None:
@@ -82,16 +86,16 @@ async def merge(call: ApiCall, owner: str, name: str, number: int, new: Merge) -
             lambda tx: tx.update("pulls", "issue_id", issue["id"], pending_sha=sha, pending_by=call.user["id"])
         )
         if not await forge.git.update_ref(path, f"refs/heads/{pull['base_branch']}", sha, base):
-            await call.write(lambda tx: tx.update("pulls", "issue_id", issue["id"], pending_sha=None, pending_by=None))
+            await call.write(lambda tx: drop_intent(tx, issue["id"]))
             raise ApiError(409, "merge push out of date")
         await call.write(lambda tx: _merged(tx, forge.now(), issue["id"], sha, head, call.user["id"]))
     moved = {pull["base_branch"]}
     delete = new.delete_branch_after_merge
     if delete is None:
         delete = repos.options(repo)["default_delete_branch_after_merge"]
-    if delete and await call.read(lambda tx: _may_delete(tx, repo, pull, call.user)):
-        if await forge.git.delete_ref(path, f"refs/heads/{pull['head_branch']}", head):
-            moved.add(pull["head_branch"])
+    may = bool(delete) and await call.read(lambda tx: _may_delete(tx, repo, pull, call.user))
+    if may and await forge.git.delete_ref(path, f"refs/heads/{pull['head_branch']}", head):
+        moved.add(pull["head_branch"])
     await branches_moved(forge, repo, path, moved, call.user)
     return Response(status_code=200)
 
@@ -124,7 +128,7 @@ def _ready(call: ApiCall, tx: Tx, repo: Row, number: int, new: Merge) -> Row:
         raise ApiError(405, "Work in progress PRs cannot be merged")
     if not repos.options(repo)[ALLOWED[new.do]]:
         raise ApiError(405, f"Invalid merge style: {new.do} is not allowed in this repository")
-    if rule is not None and pull["status"] == "mergeable":
+    if rule is not None and pull["status"] in MERGEABLE:
         reason = _blocked(tx, rule, issue, pull)
         if reason and not (new.force_merge and rule.may_bypass(call.user)):
             raise ApiError(405, reason)
@@ -137,7 +141,8 @@ def _blocked(tx: Tx, rule: protections.Rule, issue: Row, pull: Row) -> str:
         state = statuses.required(tx, pull["repo_id"], pull["head_sha"], rule["status_check_contexts"])
         if state != "success":
             return "Not all required status checks successful"
-    approvals = "SELECT count(DISTINCT user_id) FROM reviews WHERE issue_id = ? AND official = 1 AND dismissed = 0 AND state = ?"
+    official = "issue_id = ? AND official = 1 AND dismissed = 0 AND state = ?"
+    approvals = f"SELECT count(DISTINCT user_id) FROM reviews WHERE {official}"
     if rule["ignore_stale_approvals"]:
         approvals += " AND stale = 0"
     if tx.value(approvals, issue["id"], "APPROVED") < rule["required_approvals"]:
@@ -154,10 +159,10 @@ def _blocked(tx: Tx, rule: protections.Rule, issue: Row, pull: Row) -> str:
 async def _commit(call: ApiCall, repo: Row, path: Any, issue: Row, pull: Row, base: str, head: str, new: Merge) -> str:
     """Make what the base will point to; 409 with the paths when the sides conflict after all."""
     git, by = call.forge.git, call.forge.person(call.user)
-    title = (
-        new.title
-        or f"Merge pull request '{issue['title']}' (#{issue['number']}) from {pull['head_branch']} into {pull['base_branch']}"
-    )
+    title = new.title
+    if not title:
+        title = f"Merge pull request '{issue['title']}' (#{issue['number']})"
+        title += f" from {pull['head_branch']} into {pull['base_branch']}"
     message = f"{title}\n\n{new.message}".strip() + "\n"
     try:
         if new.do == "merge":
@@ -171,7 +176,7 @@ async def _commit(call: ApiCall, repo: Row, path: Any, issue: Row, pull: Row, ba
             own = await history.commits(git, path, "--reverse", f"{base}..{head}")
             poster = await call.read(lambda tx: _poster(tx, issue))
             title = new.title or f"{issue['title']} (#{issue['number']})"
-            text = new.message or (issue["body"] if len(own) > 1 else "".join(own[0].message.partition("\n\n")[2:]))
+            text = new.message or (own[0].message.partition("\n\n")[2] if len(own) == 1 else issue["body"])
             message = f"{title}\n\n{text}".strip() + "\n"
             return await merging.squash(git, path, base, head, message, call.forge.person(poster), by)
         return await merging.fast_forward(git, path, base, head)
@@ -186,5 +191,5 @@ async def _commit(call: ApiCall, repo: Row, path: Any, issue: Row, pull: Row, ba
 
 def _poster(tx: Tx, issue: Row) -> Row:
     user = tx.one("SELECT * FROM users WHERE id = ?", issue["poster_id"])
-    assert user is not None and issue_row(tx, issue["id"]) is not None
+    assert user is not None
     return user

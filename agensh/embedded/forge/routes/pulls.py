@@ -13,7 +13,7 @@ from agensh.embedded.forge.git import branch_tip
 from agensh.embedded.forge.mergeability import VIEWED, examine, save_result
 from agensh.embedded.forge.routes.history import commit_shapes
 from agensh.embedded.forge.routes.issues import IssueChange, apply_change
-from agensh.embedded.forge.shapes import quoted
+from agensh.embedded.forge.shapes import Shapes, quoted
 from agensh.embedded.forge.state import ApiCall, Json
 from agensh.embedded.forge.store import issues as store
 from agensh.embedded.forge.store import notifications, protections
@@ -68,7 +68,7 @@ async def create(call: ApiCall, owner: str, name: str, new: NewPull) -> Json:
         result = await examine(call.forge, path, head, base)
         if result is None:
             raise not_found()
-        if result.head == result.base:
+        if result.status == "empty":
             raise unprocessable("Invalid PullRequest: There are no changes between the head and the base")
         now = call.forge.now()
 
@@ -78,7 +78,8 @@ async def create(call: ApiCall, owner: str, name: str, new: NewPull) -> Json:
                 raise ApiError(
                     409,
                     f"pull request already exists for these targets [id: {twin['id']}, issue_id: {twin['id']}, "
-                    f"head_repo_id: {repo['id']}, base_repo_id: {repo['id']}, head_branch: {head}, base_branch: {base}]",
+                    f"head_repo_id: {repo['id']}, base_repo_id: {repo['id']}, "
+                    f"head_branch: {head}, base_branch: {base}]",
                 )
             issue = store.create(tx, now, repo, call.user, new.title or "", new.body or "", is_pull=True)
             tx.insert(
@@ -92,7 +93,7 @@ async def create(call: ApiCall, owner: str, name: str, new: NewPull) -> Json:
             told = notifications.followers(tx, issue, with_issue_watchers=False)
             told |= notifications.mentioned(tx, issue, call.user, new.body or "") | assigned
             notifications.notify(tx, now, issue, call.user, told - {call.user["id"]})
-            return issue["id"], _shape(call, tx, issue["id"])
+            return issue["id"], _shape(call.shapes(tx), tx, issue["id"])
 
         issue_id, shape = await call.write(insert)
         await keep_head(call.forge, path, issue_id, result.head)
@@ -101,10 +102,10 @@ async def create(call: ApiCall, owner: str, name: str, new: NewPull) -> Json:
     return shape
 
 
-def _shape(call: ApiCall, tx: Tx, issue_id: int) -> Json:
+def _shape(shapes: Shapes, tx: Tx, issue_id: int) -> Json:
     pull = tx.one("SELECT * FROM pulls WHERE issue_id = ?", issue_id)
     assert pull is not None
-    return call.shapes(tx).pull(issue_row(tx, issue_id), pull)
+    return shapes.pull(issue_row(tx, issue_id), pull)
 
 
 @router.get("/repos/{owner}/{name}/pulls")
@@ -140,7 +141,8 @@ async def listing(call: ApiCall, owner: str, name: str) -> list[Json]:
     def find(tx: Tx) -> list[Json]:
         call.paged(tx.value(f"SELECT count(*) {source}", *values))
         rows = tx.all(f"SELECT i.id {source} ORDER BY {order} LIMIT ? OFFSET ?", *values, call.limit, call.offset)
-        return [_shape(call, tx, row["id"]) for row in rows]
+        shapes = call.shapes(tx)
+        return [_shape(shapes, tx, row["id"]) for row in rows]
 
     return await call.read(find)
 
@@ -148,7 +150,7 @@ async def listing(call: ApiCall, owner: str, name: str) -> list[Json]:
 async def _view(call: ApiCall, issue: Row, pull: Row) -> Json:
     if pull["status"] == "checking" and not issue["closed"]:
         call.forge.checker.want(issue["id"], VIEWED)
-    return await call.read(lambda tx: _shape(call, tx, issue["id"]))
+    return await call.read(lambda tx: _shape(call.shapes(tx), tx, issue["id"]))
 
 
 @router.get("/repos/{owner}/{name}/pulls/{number}.diff")
@@ -207,7 +209,7 @@ async def edit(call: ApiCall, owner: str, name: str, number: int, new: PullChang
             store.set_labels(tx, issue, new.labels)
         if new.allow_maintainer_edit is not None:
             tx.update("pulls", "issue_id", issue["id"], allow_maintainer_edit=new.allow_maintainer_edit)
-        return issue["id"], _shape(call, tx, issue["id"])
+        return issue["id"], _shape(call.shapes(tx), tx, issue["id"])
 
     issue_id, shape = await call.write(save)
     if new.base is not None or new.state == "open":

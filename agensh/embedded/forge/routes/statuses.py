@@ -21,7 +21,7 @@ class NewStatus(BaseModel):
     target_url: str = ""
 
 
-@router.post("/repos/{owner}/{name}/statuses/{sha}", status_code=201)
+@router.post("/repos/{owner}/{name}/statuses/{sha:path}", status_code=201)
 async def create(call: ApiCall, owner: str, name: str, sha: str, new: NewStatus) -> Json:
     """Say how a commit fares."""
     repo, path = await call.repo(owner, name, Mode.WRITE)
@@ -35,7 +35,8 @@ async def create(call: ApiCall, owner: str, name: str, sha: str, new: NewStatus)
     def insert(tx: Tx) -> Json:
         status_id = tx.insert(
             "statuses", repo_id=repo["id"], sha=commit, state=new.state, context=new.context or "default",
-            description=new.description, target_url=new.target_url, creator_id=call.user["id"], created=now, updated=now,
+            description=new.description, target_url=new.target_url, creator_id=call.user["id"],
+            created=now, updated=now,
         )  # fmt: skip
         row = tx.one("SELECT * FROM statuses WHERE id = ?", status_id)
         assert row is not None
@@ -44,8 +45,8 @@ async def create(call: ApiCall, owner: str, name: str, sha: str, new: NewStatus)
     return await call.write(insert)
 
 
-@router.get("/repos/{owner}/{name}/statuses/{sha}")
-@router.get("/repos/{owner}/{name}/commits/{sha}/statuses")
+@router.get("/repos/{owner}/{name}/statuses/{sha:path}")
+@router.get("/repos/{owner}/{name}/commits/{sha:path}/statuses")
 async def listing(call: ApiCall, owner: str, name: str, sha: str) -> list[Json]:
     """All statuses of a commit, newest first."""
     repo, path = await call.repo(owner, name)
@@ -62,7 +63,7 @@ async def listing(call: ApiCall, owner: str, name: str, sha: str) -> list[Json]:
     return await call.read(find)
 
 
-@router.get("/repos/{owner}/{name}/commits/{ref}/status")
+@router.get("/repos/{owner}/{name}/commits/{ref:path}/status")
 async def combined(call: ApiCall, owner: str, name: str, ref: str) -> Json:
     """The newest status of each context, and what they say together."""
     repo, path = await call.repo(owner, name)

@@ -86,7 +86,8 @@ def require(tx: Tx, viewer: Row, owner: str, name: str, need: Mode = Mode.READ) 
 
 def options(repo: Row) -> dict[str, Any]:
     """Return the repository's options over the defaults."""
-    return OPTIONS | json.loads(repo["options"])
+    stored: dict[str, Any] = json.loads(repo["options"])
+    return OPTIONS | stored
 
 
 def create(

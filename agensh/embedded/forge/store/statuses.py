@@ -12,8 +12,8 @@ STATES = ("error", "failure", "pending", "warning", "success", "skipped")
 def latest(tx: Tx, repo_id: int, sha: str) -> list[Row]:
     """Return the newest status of each context of a commit."""
     return tx.all(
-        "SELECT * FROM statuses WHERE id IN (SELECT max(id) FROM statuses WHERE repo_id = ? AND sha = ? GROUP BY context) "
-        "ORDER BY id",
+        "SELECT * FROM statuses WHERE id IN "
+        "(SELECT max(id) FROM statuses WHERE repo_id = ? AND sha = ? GROUP BY context) ORDER BY id",
         repo_id, sha,
     )  # fmt: skip
 

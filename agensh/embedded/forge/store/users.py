@@ -12,14 +12,8 @@ from agensh.identity import token_hash
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9]|[-_.](?![-_.]))*")
 EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
 RESERVED = {"api", "user", "admin", "explore", "repo", "org", "notifications", "assets", "-", "metrics", "healthz"}
-SCOPES = {
-    "all", "public-only", "sudo",
-    *(
-        f"{mode}:{area}"
-        for mode in ("read", "write")
-        for area in ("activitypub", "admin", "issue", "misc", "notification", "organization", "package", "repository", "user")
-    ),
-}  # fmt: skip
+AREAS = ["activitypub", "admin", "issue", "misc", "notification", "organization", "package", "repository", "user"]
+SCOPES = {"all", "public-only", "sudo", *(f"{mode}:{area}" for mode in ("read", "write") for area in AREAS)}
 MIN_PASSWORD = 8
 
 

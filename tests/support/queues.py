@@ -17,7 +17,7 @@ from router.queue import EventQueue, RetryPolicy
 from router.tables import MIGRATIONS, VERSION_TABLE, events
 from router.writer import Writer
 
-PATIENCE = 10.0  # seconds
+PATIENCE = 30.0  # seconds
 
 
 class Rows:

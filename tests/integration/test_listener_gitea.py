@@ -114,7 +114,7 @@ async def test_a_burst_of_comments_is_one_event_each(office: Office, tmp_path: P
         assert {row.kind for row in found} == {"comment"}
         assert {row.thread for row in found} == {f"gitea:{'/'.join(office.place)}#{issue.number}"}
         first = found[0].summary
-        assert first.startswith(office.names[1]) or first.startswith(office.names[2])
+        assert first.startswith((office.names[1], office.names[2]))
         assert f'issue #{issue.number} "Parser"' in first
 
 

@@ -83,7 +83,9 @@ async def until(condition: Callable[[], bool], what: str) -> None:
     """Wait until `condition` holds."""
     try:
         async with asyncio.timeout(PATIENCE):
-            while not condition():
+            while True:
+                if condition():
+                    return
                 await asyncio.sleep(0.01)
     except TimeoutError:
         raise AssertionError(f"not within {PATIENCE:g} s: {what}") from None

@@ -1,6 +1,6 @@
 """Typed client of the board service.
 
-A write carries a key, its caller's or a fresh one, so it is repeated safely after a cut connection: one row, one answer.
+A write carries a key, its caller's or a fresh one, so that it is repeated safely after a cut connection: one row.
 """
 
 from __future__ import annotations
@@ -173,6 +173,10 @@ class BoardClient:
         except httpx.TransportError as error:
             raise ServiceError(SERVICE, 0, f"the stream broke ({type(error).__name__})", retryable=True) from error
         raise ServiceError(SERVICE, 0, "the stream was cut", retryable=True)
+
+    async def whoami(self) -> str:
+        """Return whose token this is."""
+        return str((await self._get("/tokens/self"))["worker"])
 
     async def create_token(self, worker: str, *, role: str = "worker") -> str:
         """Make a token for this board (admins)."""

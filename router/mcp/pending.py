@@ -17,15 +17,14 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from router.mcp.notices import NOTICE_ROOM, RenderedNotice, compose, one_line
+from router.mcp.ledger import Ledger
+from router.mcp.notices import NOTICE_ROOM, RenderedNotice
 
 PATIENCE = 0.5  # seconds a tool result waits for the answer
 TIMEOUT = 2.0  # seconds for one request
 FIRST_PAUSE = 2.0  # seconds without asking after a failure; doubles
 LONGEST_PAUSE = 60.0  # seconds
 ANSWER_LIMIT = 4 * 1024 * 1024  # bytes
-LINE_LIMIT = 1_000  # characters of one notice line
-REMEMBERED = 5_000  # ids of shown notices
 
 
 class Identity:
@@ -49,6 +48,8 @@ class Identity:
             if not board or not worker:
                 return "set AGENSH_PENDING_URL, or AGENSH_BOARD_URL and AGENSH_WORKER, so that notices can be fetched."
             url = f"{board.rstrip('/')}/pending/{quote(worker, safe='')}"
+            if environment.get("AGENSH_BOARD"):
+                url += f"?board={quote(environment['AGENSH_BOARD'], safe='')}"
         if not token:
             return "set AGENSH_BOARD_TOKEN (or AGENSH_MCP_TOKEN): notices are shown to their owner only."
         parts = urlsplit(url)
@@ -81,61 +82,48 @@ class PendingFeed:
         self._connection: http.client.HTTPConnection | None = None
         self._failures = 0
         self._paused_until = 0.0
-        self._unshown: dict[str, str] = {}
-        self._more = 0
-        self._shown: dict[str, None] = {}
-        self._cursor = 0
-        self._by_seq = True
+        self._ledger = Ledger()
+        self._written = 0
         self._proved = 0
-        self._acknowledged = 0
         threading.Thread(target=self._run, name="pending", daemon=True).start()
 
     def next_call(self) -> None:
-        """The client sent its next call: what was shown before has arrived."""
+        """The client sent its next call: what was written before has arrived."""
         with self._lock:
-            self._proved = self._safe_cursor()
-            if self._proved <= self._acknowledged or self._busy or time.monotonic() < self._paused_until:
+            self._proved = self._written
+            if self._proved <= self._ledger.acknowledged or self._busy or time.monotonic() < self._paused_until:
                 return
             self._busy += 1
             self._jobs.put(_Job(0))
 
     def take(self, room: int = NOTICE_ROOM) -> RenderedNotice | None:
-        """Return what waits in at most `room` characters, asking first; waits at most `PATIENCE` seconds."""
+        """Return what waits in at most `room` characters, asking first; waits at most `PATIENCE` seconds.
+
+        While the other side fails, it is asked now and then and nobody waits for the answer.
+        """
         job = None
         with self._lock:
+            patient = self._failures == 0
             if self._busy < 2 and time.monotonic() >= self._paused_until:
                 self._busy += 1
                 job = _Job(room)
                 self._jobs.put(job)
-        if job is not None:
+        if job is not None and patient:
             job.done.wait(PATIENCE)
         with self._lock:
-            notice = compose(list(self._unshown.items()), room=room, more=self._more)
-            if notice is None or not notice.shown:
-                return None
-            for ref in notice.shown:
-                del self._unshown[ref]
-                self._shown[ref] = None
-            while len(self._shown) > REMEMBERED:
-                del self._shown[next(iter(self._shown))]
-            self._more = 0
-            return notice
+            return self._ledger.take(room)
 
-    def _safe_cursor(self) -> int:
-        """Return up to where everything was shown. The board counts by entry, a node host by answer."""
-        if not self._unshown:
-            return self._cursor
-        if not self._by_seq:
-            return self._acknowledged
-        waiting = [int(ref[1:]) for ref in self._unshown if ref[:1] == "g" and ref[1:].isdecimal()]
-        return min([self._cursor, *(seq - 1 for seq in waiting)])
+    def written(self) -> None:
+        """The result with what `take` returned was written to the client."""
+        with self._lock:
+            self._written = self._ledger.provable()
 
     def _run(self) -> None:
         while True:
             job = self._jobs.get()
             try:
                 self._ask(job.room)
-            except (OSError, http.client.HTTPException, ValueError) as error:
+            except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError) as error:
                 self._failed(f"{type(error).__name__}: {error}")
             finally:
                 with self._lock:
@@ -145,27 +133,24 @@ class PendingFeed:
     def _ask(self, room: int) -> None:
         with self._lock:
             proved = self._proved
-        query = f"room={room}" + (f"&ack={proved}" if proved > self._acknowledged else "")
+        query = f"room={room}" + (f"&ack={proved}" if proved > self._ledger.acknowledged else "")
         status, body = self._get(self._path + query)
         if status != 200:
             self._close()
-            self._failed(f"it answered {status}")
+            hint = "; check AGENSH_WORKER and the token" if status in (401, 403, 404) else ""
+            self._failed(f"it answered {status}{hint}")
             return
         answer = json.loads(body)
-        fresh = [(str(notice["id"]), str(notice["text"])) for notice in answer["notices"]]
-        cursor = int(answer["cursor"])
+        notices = [(str(notice["id"]), str(notice["text"])) for notice in answer["notices"]]
         with self._lock:
             self._failures = 0
-            self._acknowledged = max(self._acknowledged, proved)
-            self._cursor = max(self._cursor, cursor)
-            self._by_seq = not answer.get("handed_out", False)
-            self._more = int(answer.get("more") or 0)
-            if self._by_seq:
-                # The board names everything unacknowledged each time, a node host only what is new.
-                self._unshown.clear()
-            for ref, text in fresh:
-                if ref not in self._shown:
-                    self._unshown[ref] = one_line(text)[:LINE_LIMIT]
+            self._ledger.acknowledged = max(self._ledger.acknowledged, proved)
+            self._ledger.merge(
+                notices,
+                int(answer["cursor"]),
+                more=int(answer.get("more") or 0),
+                handed_out=bool(answer.get("handed_out")),
+            )
 
     def _get(self, path: str) -> tuple[int, bytes]:
         kept = self._connection is not None
@@ -201,7 +186,7 @@ class PendingFeed:
         self._close()
         with self._lock:
             self._failures += 1
-            pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (self._failures - 1))
+            pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._failures - 1, 10))
             self._paused_until = time.monotonic() + pause
             first = self._failures == 1
         if first:

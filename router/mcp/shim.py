@@ -213,6 +213,8 @@ class Wrapped:
                     write_all(2, line)
                 else:
                     write_all(1, changed)
+                    if changed is not line:
+                        self._feed.written()
             except OSError:
                 if changed is not None:
                     # The client is gone without a word: end the server, which nobody reads any more.

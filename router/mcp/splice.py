@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from json.decoder import JSONDecoder, scanstring
+from json.decoder import JSONDecoder
 from typing import Any, NamedTuple
 
 from router.mcp.notices import NOTICE_ROOM, Placement, place, text_block
@@ -42,7 +42,7 @@ def members(text: str, start: int) -> list[Member]:
     found = []
     at = _skip(text, start + 1)
     while text[at] != "}":
-        key, after = scanstring(text, at + 1)
+        key, after = _DECODER.raw_decode(text, at)
         value = _skip(text, _skip(text, after) + 1)
         _, end = _DECODER.raw_decode(text, value)
         found.append(Member(key, at, value, end))

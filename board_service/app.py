@@ -16,16 +16,15 @@ from starlette.responses import Response
 
 import agensh
 from agensh.clock import Clock, SystemClock
-from agensh.db import DatabaseUnavailable, migrate, open_engine
+from agensh.db import DatabaseUnavailable, open_engine
 from board_service.api import board, health, notes, pending, stream, tokens
 from board_service.auth import TokenBook
+from board_service.database import database_url, prepare
 from board_service.errors import Mistake, Refusal, disk_full, refuse, storage_unavailable
 from board_service.gate import Gate, answer
-from board_service.migrations import SCRIPTS
 from board_service.service import BoardService
-from board_service.settings import BoardSettings, database_url
+from board_service.settings import BoardSettings
 from board_service.store import Store
-from board_service.tables import VERSION_TABLE
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +38,7 @@ def create_app(settings: BoardSettings, *, clock: Clock | None = None) -> FastAP
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         url = database_url(settings)
-        await asyncio.to_thread(migrate, url, SCRIPTS, version_table=VERSION_TABLE)
+        await asyncio.to_thread(prepare, url)
         engine = open_engine(url)
         try:
             book = TokenBook(engine, settings.admin_token.get_secret_value())
@@ -73,6 +72,7 @@ def create_app(settings: BoardSettings, *, clock: Clock | None = None) -> FastAP
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(SQLAlchemyError, _database_error)
     app.add_exception_handler(DatabaseUnavailable, _database_error)
+    app.add_exception_handler(Exception, _bug)
     return app
 
 
@@ -100,6 +100,10 @@ async def _invalid(request: Request, error: Exception) -> Response:
         for item in error.errors()
     ]
     return answer(request, Refusal(422, mistakes))
+
+
+async def _bug(request: Request, error: Exception) -> Response:
+    return answer(request, refuse(500, "internal", "The board made a mistake; its log says which."))
 
 
 async def _database_error(request: Request, error: Exception) -> Response:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import Executable, delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from agensh.db import begin_write, retrying
@@ -67,6 +68,8 @@ class TokenBook:
         self._admin_hash = token_hash(admin_token) if admin_token else ""
         self._known: dict[str, Principal] = {}
         self._state: tuple[int, int] = (0, 0)
+        self.generation = 0
+        """Changes whenever a token may have been revoked."""
 
     async def find(self, token: str) -> Principal | None:
         """Return who owns `token`, None for nobody."""
@@ -76,25 +79,22 @@ class TokenBook:
         found = self._known.get(hashed)
         if found is None:
             query = select(tokens.c.worker, tokens.c.role, tokens.c.board).where(tokens.c.token_hash == hashed)
-            async with self._engine.connect() as connection:
-                row = (await connection.execute(query)).first()
+            row = await self._first(query)
             if row is not None:
                 found = self._known[hashed] = Principal(row.worker, Role(row.role), row.board)
         return found
 
     async def refresh(self) -> None:
         """Forget everything when the stored tokens changed since the last call."""
-        async with self._engine.connect() as connection:
-            row = (await connection.execute(select(func.count(), func.max(tokens.c.id)).select_from(tokens))).one()
-        state = (int(row[0]), int(row[1] or 0))
+        row = await self._first(select(func.count(), func.max(tokens.c.id)).select_from(tokens))
+        state = (0, 0) if row is None else (int(row[0]), int(row[1] or 0))
         if state != self._state:
-            self._known.clear()
+            self._forget()
             self._state = state
 
     async def any_stored(self) -> bool:
         """Say whether there is any token at all."""
-        async with self._engine.connect() as connection:
-            return (await connection.execute(select(tokens.c.id).limit(1))).first() is not None
+        return await self._first(select(tokens.c.id).limit(1)) is not None
 
     async def create(self, worker: str, role: Role, board: str, now: float) -> str:
         """Store a new token and return it; it is never shown again."""
@@ -128,5 +128,16 @@ class TokenBook:
                 return int((await connection.execute(query)).rowcount)
 
         removed = await retrying(remove)
-        self._known.clear()
+        self._forget()
         return removed
+
+    def _forget(self) -> None:
+        self._known.clear()
+        self.generation += 1
+
+    async def _first(self, query: Executable) -> Any:
+        async def read() -> Any:
+            async with self._engine.connect() as connection:
+                return (await connection.execute(query)).first()
+
+        return await retrying(read)

@@ -1,4 +1,4 @@
-"""The rules of the board, pure: what makes a note admissible, which labels it names, which claims look alike.
+"""The rules of the board, pure: what makes a note admissible, which labels it names, what grep understands.
 
 Every mistake of a note is reported at once. Nothing is ever cut or corrected: a note is admitted as written or refused.
 """
@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-
-from rapidfuzz import fuzz, utils
 
 from agensh.entries import DETAIL_CAP, Entry, EntryType, content_cap
 from board_service.errors import Mistake, Refusal, refuse
@@ -20,6 +18,8 @@ BOARD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 AGENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,127}")
 KEY = re.compile(r"[!-~]{1,128}")
 LABEL = re.compile(r"[Gg]([1-9][0-9]{0,15})")
+GREP_CAP = 500  # Unicode code points
+GREP_TERMS = 32
 FIELDS = ("files", "idea", "evidence")
 PLACEHOLDERS = frozenset(
     {"tbd", "tba", "todo", "pending", "unverified", "untested", "na", "none", "unknown", "later", "wip"}
@@ -48,14 +48,6 @@ class Note:
     def keyed(self) -> bool:
         """Say whether the client chose the key."""
         return self.key.startswith("k:")
-
-
-@dataclass(frozen=True, slots=True)
-class Overlap:
-    """An active claim of somebody else that looks like a new one."""
-
-    entry: Entry
-    score: float
 
 
 def check_note(body: Mapping[str, Any], worker: str, key: str) -> Note:
@@ -237,23 +229,6 @@ def client_key(header: str | None) -> str | None:
     return f"k:{header}"
 
 
-def similarity(first: str, second: str) -> float:
-    """Return how much two claims look alike, 0 to 100: shared words count, case, order and punctuation do not."""
-    return fuzz.token_set_ratio(first, second, processor=utils.default_process)
-
-
-def overlaps(claim: Entry, others: Iterable[Entry], threshold: float) -> list[Overlap]:
-    """Return the claims among `others` that were made before `claim` by somebody else and look like it, by seq."""
-    found = [
-        Overlap(other, round(score, 1))
-        for other in others
-        if other.seq < claim.seq
-        and other.worker != claim.worker
-        and (score := similarity(claim.content, other.content)) >= threshold
-    ]
-    return sorted(found, key=lambda overlap: overlap.entry.seq)
-
-
 def is_shown(entry: Entry, now: float) -> bool:
     """Say whether the listing shows `entry`: all but expired and released claims."""
     return entry.type is not EntryType.CLAIM or (
@@ -264,10 +239,6 @@ def is_shown(entry: Entry, now: float) -> bool:
 def folded(content: str, worker: str) -> str:
     """Return what grep looks through: content and worker in folded case, one line each."""
     return f"{content.casefold()}\n{worker.casefold()}"
-
-
-GREP_CAP = 500  # Unicode code points
-GREP_TERMS = 32
 
 
 def grep_terms(q: str) -> list[list[str]]:

@@ -18,6 +18,7 @@ from board_service.service import BoardService
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 BODY_CAP = 512 * 1024  # bytes; a detail of 64 KiB has at most six times as many when JSON escapes every character
+TOKEN_CAP = 512  # characters
 QUERY_CAP = 16 * 1024  # bytes
 
 
@@ -35,6 +36,7 @@ class Gate:
         request = Request(scope)
         try:
             if scope["path"] not in OPEN_PATHS:
+                request.state.token = _token(request)
                 request.state.principal = await self._principal(request)
             _check_sizes(request)
             body = _Bounded(receive)
@@ -44,13 +46,9 @@ class Gate:
         await self._app(scope, body.receive, send)
 
     async def _principal(self, request: Request) -> Principal:
-        kind, _, token = request.headers.get("authorization", "").partition(" ")
-        token = token.strip()
-        if kind.lower() != "bearer" or not token or len(token) > 512:
-            raise unauthorised()
         service: BoardService = request.app.state.service
         try:
-            found = await service.tokens.find(token)
+            found = await service.tokens.find(request.state.token)
         except (SQLAlchemyError, DatabaseUnavailable):
             raise storage_unavailable() from None
         if found is None:
@@ -68,6 +66,14 @@ def answer(request: Request, refusal: Refusal) -> JSONResponse:
     if refusal.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     return JSONResponse(refusal.body(), refusal.status, headers)
+
+
+def _token(request: Request) -> str:
+    kind, _, token = request.headers.get("authorization", "").partition(" ")
+    token = token.strip()
+    if kind.lower() != "bearer" or not token or len(token) > TOKEN_CAP:
+        raise unauthorised()
+    return token
 
 
 def _check_sizes(request: Request) -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 import socket
 import sys
 
 import uvicorn
 from fastapi import FastAPI
+from sqlalchemy import make_url
 
-from agensh.errors import UsageError
+from agensh.errors import AgenshError, UsageError
 from board_service.app import create_app
+from board_service.database import database_url, prepare
 from board_service.service import BoardService
 from board_service.settings import BoardSettings
 
@@ -18,6 +21,23 @@ GRACE = 5  # seconds open requests may take after the signal; streams end at onc
 
 class BoardServer(uvicorn.Server):
     """Ends the streams first: uvicorn waits for open connections."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        app = self.config.app
+        if self.started and isinstance(app, FastAPI):
+            await self.announce(app.state.service, sockets or [])
+
+    async def announce(self, service: BoardService, sockets: list[socket.socket]) -> None:
+        """Tell the operator where the board answers, and how to get the first token."""
+        for listening in sockets:
+            host, port = listening.getsockname()[:2]
+            sys.stderr.write(f"board: http://{f'[{host}]' if ':' in host else host}:{port}\n")
+        settings = service.settings
+        if not settings.admin_token.get_secret_value() and not await service.tokens.any_stored():
+            where = f"--db '{_shown(settings.db)}'" if settings.db else f"--data {shlex.quote(settings.data)}"
+            sys.stderr.write(f"board: nobody has a token yet; make one: agensh board token NAME {where}\n")
+        sys.stderr.flush()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         app = self.config.app
@@ -61,6 +81,12 @@ def new_server(app: FastAPI) -> BoardServer:
 def serve(settings: BoardSettings) -> None:
     """Serve until SIGTERM or SIGINT; UsageError when the port is in use."""
     with listen(settings.host, settings.port) as listening:
-        host, port = listening.getsockname()[:2]
-        sys.stderr.write(f"board: http://{host}:{port}\n")
-        new_server(create_app(settings)).run(sockets=[listening])
+        prepare(database_url(settings))  # before the server starts, so that a bad database is one sentence
+        server = new_server(create_app(settings))
+        server.run(sockets=[listening])
+    if not server.started:
+        raise AgenshError("The board service did not start; the lines above say why.")
+
+
+def _shown(db: str) -> str:
+    return make_url(db).render_as_string(hide_password=True)

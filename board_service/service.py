@@ -12,13 +12,14 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from agensh.clock import Clock
-from agensh.db import DatabaseUnavailable, retrying
+from agensh.db import DatabaseUnavailable
 from agensh.entries import Entry, EntryType
 from board_service.auth import TokenBook
-from board_service.board import Note, Overlap, is_shown, overlaps
-from board_service.errors import refuse
+from board_service.board import Note, is_shown
+from board_service.errors import refuse, storage_unavailable
 from board_service.metrics import Metrics
 from board_service.notices import Notice, notices, pick
+from board_service.overlap import Overlap, overlaps
 from board_service.settings import BoardSettings
 from board_service.store import Head, Store
 from board_service.stream import Feed
@@ -141,7 +142,11 @@ class BoardService:
 
                 board.writer = GroupWriter(commit, room=self.settings.queue_notes, batch=self.settings.batch_notes)
         started = self.clock.monotonic()
-        entry, repeated = await board.writer.submit(note)
+        try:
+            async with asyncio.timeout(self.settings.write_seconds):
+                entry, repeated = await board.writer.submit(note)
+        except TimeoutError:
+            raise storage_unavailable() from None
         self.metrics.wrote(entry.type, self.clock.monotonic() - started, repeated=repeated)
         alike: list[Overlap] = []
         if entry.type is EntryType.CLAIM:
@@ -182,7 +187,7 @@ class BoardService:
             )
         board = await self.board(name)
         now = self.clock.time()
-        await retrying(lambda: self.store.release(name, seq, worker, now))
+        await self.store.release(name, seq, worker, now)
         await self._catch_up(board)
         return (await self.unfold(name, seq))[0]
 
@@ -204,8 +209,7 @@ class BoardService:
         limit = self.settings.pending_notices
         unseen = feed.after(cursor)
         if unseen is None:
-            picked, counts = await self.store.unseen(name, agent, cursor, now, limit)
-            head = max([head, *(entry.seq for entry in picked)])
+            picked, counts = await self.store.unseen(name, agent, cursor, head, now, limit)
         else:
             picked, counts = pick(unseen, agent, now, limit)
         return Pending(tuple(notices(picked, counts, name, cursor, head, now)), head)
@@ -221,13 +225,15 @@ class BoardService:
     async def _commit(self, board: OpenBoard, notes: Sequence[Note]) -> Sequence[tuple[Entry, bool]]:
         now = self.clock.time()
         seconds = self.settings.claim_seconds
-        done = await retrying(lambda: self.store.append(board.name, notes, now, seconds))
-        fresh = sorted((entry for entry in done.entries if entry.seq > board.feed.head), key=lambda entry: entry.seq)
+        done = await self.store.append(board.name, notes, now, seconds)
+        written = {entry.seq: entry for entry in done.entries}
         try:
-            if fresh and fresh[0].seq == board.feed.head + 1 and done.head.releases == board.releases:
-                async with board.lock:
+            async with board.lock:
+                fresh = [written[seq] for seq in sorted(written) if seq > board.feed.head]
+                whole = board.feed.head + len(fresh) == done.head.seq and done.head.releases == board.releases
+                if whole:
                     self._take(board, fresh)
-            else:
+            if not whole:
                 await self._catch_up(board)
         except (SQLAlchemyError, DatabaseUnavailable):
             # The notes are committed and must be answered; the follower repairs the memory.
@@ -261,7 +267,7 @@ class BoardService:
         moved: dict[tuple[str, str], int] = {}
         for name, agent, seq in acks:
             moved[name, agent] = max(seq, moved.get((name, agent), 0))
-        await retrying(lambda: self.store.save_cursors(moved))
+        await self.store.save_cursors(moved)
         return [None] * len(acks)
 
     async def _follow(self) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from agensh.db import sqlite_url
+from board_service.overlap import THRESHOLD
 
 
 class BoardSettings(BaseSettings):
@@ -24,12 +22,15 @@ class BoardSettings(BaseSettings):
     )
     claim_seconds: float = Field(default=3600.0, gt=0, description="Seconds after which a CLAIM expires.")
     overlap_score: float = Field(
-        default=80.0, ge=0, le=100, description="Similarity (0 to 100) from which two claims count as look-alikes."
+        default=THRESHOLD, ge=0, le=100, description="Similarity (0 to 100) from which two claims count as look-alikes."
     )
     ring_entries: int = Field(default=8192, ge=1, description="Recent entries a board keeps in memory.")
     queue_notes: int = Field(default=1024, ge=1, description="Notes that may wait for the writer of a board.")
     batch_notes: int = Field(default=128, ge=1, le=1000, description="Notes written in one transaction at most.")
     pending_notices: int = Field(default=20, ge=1, le=500, description="Entries one pending answer shows at most.")
+    write_seconds: float = Field(
+        default=10.0, gt=0, description="Seconds a note may wait for its commit before it is answered with 503."
+    )
     heartbeat_seconds: float = Field(default=15.0, gt=0, description="Seconds between heartbeats of a quiet stream.")
     send_seconds: float = Field(default=30.0, gt=0, description="Seconds a stream may take no bytes before it is cut.")
     stream_lag: int = Field(
@@ -38,8 +39,3 @@ class BoardSettings(BaseSettings):
     follow_seconds: float = Field(
         default=1.0, gt=0, description="Seconds between two looks for what other processes wrote to the database."
     )
-
-
-def database_url(settings: BoardSettings) -> str:
-    """Return the database's URL: the one given, or the file in the data folder."""
-    return settings.db or sqlite_url(Path(settings.data) / "board.sqlite3")

@@ -1,4 +1,4 @@
-"""The board's SQL. Every method is one transaction; a method that writes may be run again from its start.
+"""The board's SQL. Every method is one transaction, run again from its start after a deadlock or a lost connection.
 
 Order: a transaction that appends holds the board's row from before it reads the head until its commit, so seqs are
 gapless and become visible in order, whatever process writes.
@@ -6,10 +6,12 @@ gapless and become visible in order, whatever process writes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import contextlib
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, case, func, insert, or_, select, text, update
+from sqlalchemy import ColumnElement, Executable, and_, case, func, insert, or_, select, text, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -49,7 +51,7 @@ class Appended:
     head: Head
 
 
-def _entry(row: Row[tuple[int, str, str, str, int, int | None, bool, int | None]]) -> Entry:
+def _entry(row: Any) -> Entry:
     return Entry(
         seq=row.seq,
         worker=row.worker,
@@ -109,14 +111,13 @@ class Store:
 
     async def heads(self) -> dict[str, Head]:
         """Return where every board stands."""
-        async with self.engine.connect() as connection:
-            rows = await connection.execute(select(boards.c.name, boards.c.head_seq, boards.c.releases))
-            return {row.name: Head(row.head_seq, row.releases) for row in rows}
+        query = select(boards.c.name, boards.c.head_seq, boards.c.releases)
+        return {row.name: Head(row.head_seq, row.releases) for row in await self._rows(query)}
 
     async def head(self, board: str) -> Head:
         """Return where a board stands; zero for one nobody has written to."""
-        async with self.engine.connect() as connection:
-            return await _head(connection, board)
+        rows = await self._rows(_head_query(board))
+        return Head(rows[0].head_seq, rows[0].releases) if rows else Head()
 
     async def ensure_board(self, board: str, now: float) -> None:
         """Create the board's row unless it is there."""
@@ -127,18 +128,19 @@ class Store:
                     values = {"name": board, "head_seq": 0, "releases": 0, "created_at": _ms(now)}
                     await connection.execute(insert(boards).values(values))
 
-        try:
+        with contextlib.suppress(IntegrityError):  # another process created it at the same moment
             await retrying(create)
-        except IntegrityError:
-            pass  # another process created it at the same moment
 
     async def append(self, board: str, notes: Sequence[Note], now: float, claim_seconds: float) -> Appended:
         """Write notes in their order; a note whose key is known answers with its first entry.
 
         A PATCH_SUMMARY releases its worker's claims that it names, in the same transaction.
         """
+        return await retrying(lambda: self._append(board, notes, now, claim_seconds))
+
+    async def _append(self, board: str, notes: Sequence[Note], now: float, claim_seconds: float) -> Appended:
         async with begin_write(self.engine) as connection:
-            head = await _head(connection, board, lock=True)
+            head = await _head(connection, board)
             known = await _known(connection, board, notes)
             seq = head.seq
             rows: list[dict[str, object]] = []
@@ -168,26 +170,30 @@ class Store:
 
     async def release(self, board: str, seq: int, worker: str, now: float) -> None:
         """Release a claim of `worker`; nothing happens when it is released already."""
-        async with begin_write(self.engine) as connection:
-            head = await _head(connection, board, lock=True)
-            if await _release(connection, board, {seq}, worker, now):
-                await connection.execute(
-                    update(boards).where(boards.c.name == board).values(releases=head.releases + 1)
-                )
+
+        async def mark() -> None:
+            async with begin_write(self.engine) as connection:
+                head = await _head(connection, board)
+                if await _release(connection, board, {seq}, worker, now):
+                    await connection.execute(
+                        update(boards).where(boards.c.name == board).values(releases=head.releases + 1)
+                    )
+
+        await retrying(mark)
 
     async def after(
         self, board: str, seq: int, limit: int, *, type_: EntryType | None = None, shown_at: float | None = None
     ) -> list[Entry]:
         """Return the first `limit` entries after `seq`, ascending; with `shown_at` only what the listing shows then."""
-        query = select(*_LISTED).where(entries.c.board == board, entries.c.seq > seq)
-        return await self._list(_narrowed(query, type_, shown_at).order_by(entries.c.seq).limit(limit))
+        where = [entries.c.board == board, entries.c.seq > seq, *_narrowed(type_, shown_at)]
+        return await self._list(select(*_LISTED).where(*where).order_by(entries.c.seq).limit(limit))
 
     async def newest(
         self, board: str, limit: int, *, type_: EntryType | None = None, shown_at: float | None = None
     ) -> list[Entry]:
         """Return the newest `limit` entries, ascending."""
-        query = select(*_LISTED).where(entries.c.board == board)
-        found = await self._list(_narrowed(query, type_, shown_at).order_by(entries.c.seq.desc()).limit(limit))
+        where = [entries.c.board == board, *_narrowed(type_, shown_at)]
+        found = await self._list(select(*_LISTED).where(*where).order_by(entries.c.seq.desc()).limit(limit))
         return found[::-1]
 
     async def claims(self, board: str, now: float) -> list[Entry]:
@@ -211,30 +217,39 @@ class Store:
     async def unfold(self, board: str, seq: int) -> tuple[Entry, str] | None:
         """Return an entry and its detail, None when there is no such entry."""
         query = select(*_LISTED, entries.c.detail).where(entries.c.board == board, entries.c.seq == seq)
-        async with self.engine.connect() as connection:
-            row = (await connection.execute(query)).first()
-        return None if row is None else (_entry(row), row.detail)
+        rows = await self._rows(query)
+        return (_entry(rows[0]), rows[0].detail) if rows else None
 
     async def unseen(
-        self, board: str, agent: str, after: int, now: float, limit: int
+        self, board: str, agent: str, after: int, head: int, now: float, limit: int
     ) -> tuple[list[Entry], dict[EntryType, int]]:
-        """Return what others wrote after `after`: the `limit` most pressing entries, and how many there are by type."""
-        where = and_(entries.c.board == board, entries.c.seq > after, entries.c.worker != agent, _shown(now))
+        """Return the `limit` most pressing of what others wrote after `after` up to `head`, and counts by type."""
+        where = and_(
+            entries.c.board == board,
+            entries.c.seq > after,
+            entries.c.seq <= head,
+            entries.c.worker != agent,
+            _shown(now),
+        )
         picked = select(*_LISTED).where(where).order_by(_RANK, entries.c.seq.desc()).limit(limit)
         counted = select(entries.c.type, func.count()).where(where).group_by(entries.c.type)
-        async with self.engine.connect() as connection:
-            found = [_entry(row) for row in await connection.execute(picked)]
-            counts = {EntryType(row[0]): int(row[1]) for row in await connection.execute(counted)}
-        return found, counts
+        counts = {EntryType(row[0]): int(row[1]) for row in await self._rows(counted)}
+        return await self._list(picked), counts
 
     async def cursor(self, board: str, agent: str) -> int:
         """Return up to where `agent` has acknowledged the board."""
         query = select(cursors.c.cursor_seq).where(cursors.c.board == board, cursors.c.agent == agent)
-        async with self.engine.connect() as connection:
-            return int((await connection.execute(query)).scalar() or 0)
+        rows = await self._rows(query)
+        return int(rows[0].cursor_seq) if rows else 0
 
-    async def save_cursors(self, moved: dict[tuple[str, str], int]) -> None:
+    async def save_cursors(self, moved: Mapping[tuple[str, str], int]) -> None:
         """Move cursors of (board, agent) forward, never back."""
+        try:
+            await retrying(lambda: self._save_cursors(moved))
+        except IntegrityError:  # another process wrote an agent's first cursor at the same moment: it is there now
+            await retrying(lambda: self._save_cursors(moved))
+
+    async def _save_cursors(self, moved: Mapping[tuple[str, str], int]) -> None:
         async with begin_write(self.engine) as connection:
             for (board, agent), seq in sorted(moved.items()):  # one order, so that two processes cannot deadlock
                 mine = and_(cursors.c.board == board, cursors.c.agent == agent)
@@ -244,20 +259,30 @@ class Store:
                 elif known < seq:
                     await connection.execute(update(cursors).where(mine).values(cursor_seq=seq))
 
-    async def _list(self, query: object) -> list[Entry]:
-        async with self.engine.connect() as connection:
-            return [_entry(row) for row in await connection.execute(query)]  # type: ignore[call-overload]
+    async def _list(self, query: Executable) -> list[Entry]:
+        return [_entry(row) for row in await self._rows(query)]
+
+    async def _rows(self, query: Executable) -> Sequence[Any]:
+        async def read() -> Sequence[Any]:
+            async with self.engine.connect() as connection:
+                return (await connection.execute(query)).all()
+
+        return await retrying(read)
 
 
-def _narrowed(query, type_, shown_at):  # type: ignore[no-untyped-def]
-    if type_ is not None:
-        query = query.where(entries.c.type == str(type_))
-    return query if shown_at is None else query.where(_shown(shown_at))
+def _narrowed(type_: EntryType | None, shown_at: float | None) -> list[ColumnElement[bool]]:
+    conditions = [] if type_ is None else [entries.c.type == str(type_)]
+    return conditions if shown_at is None else [*conditions, _shown(shown_at)]
 
 
-async def _head(connection: AsyncConnection, board: str, *, lock: bool = False) -> Head:
+def _head_query(board: str, *, lock: bool = False) -> Executable:
     query = select(boards.c.head_seq, boards.c.releases).where(boards.c.name == board)
-    row = (await connection.execute(query.with_for_update() if lock else query)).first()
+    return query.with_for_update() if lock else query
+
+
+async def _head(connection: AsyncConnection, board: str) -> Head:
+    """Lock the board's row until the transaction ends (on SQLite the transaction itself is the lock) and read it."""
+    row = (await connection.execute(_head_query(board, lock=True))).first()
     return Head() if row is None else Head(row.head_seq, row.releases)
 
 

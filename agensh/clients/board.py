@@ -1,6 +1,6 @@
 """Typed client of the board service.
 
-A write carries a key, its caller's or a fresh one, so it is repeated safely after a cut connection: one row, one answer.
+A write carries a key, its caller's or a fresh one, so that it is repeated safely after a cut connection: one row.
 """
 
 from __future__ import annotations

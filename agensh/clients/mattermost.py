@@ -110,6 +110,10 @@ class MattermostClient(AdminCalls):
                 break
         return _ascending(found)[-limit:]
 
+    async def all_posts(self, channel_id: str) -> list[Post]:
+        """Return every post of a channel, oldest first."""
+        return await self.posts(channel_id, limit=MOST_PAGES * PAGE)
+
     async def posts_after(self, channel_id: str, post_id: str) -> list[Post]:
         """Return all posts created after another one (strictly: not those of its own millisecond), oldest first.
 

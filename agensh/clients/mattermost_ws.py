@@ -47,10 +47,7 @@ class ChatSignal:
     channel_id: str = ""
     channel_type: str = ""
     """`O`, `P`, `D`, `G`."""
-    sender: str = ""
-    """Name of the author, without `@`."""
-    mentions: tuple[str, ...] = ()
-    """Ids of mentioned accounts; newer servers name the receiver only. A direct message mentions the other side."""
+    channel_name: str = ""
 
 
 class MattermostSocket:
@@ -227,7 +224,6 @@ def read_posted(data: Mapping[str, Any]) -> ChatSignal | None:
     """Read the data of a `posted` event; None when it holds no post."""
     try:
         post = Post.of(json.loads(data["post"]))
-        mentions = json.loads(data.get("mentions") or "[]")
     except (KeyError, ValueError, TypeError):
         log.warning("a posted event without a readable post")
         return None
@@ -236,6 +232,5 @@ def read_posted(data: Mapping[str, Any]) -> ChatSignal | None:
         post=post,
         channel_id=post.channel_id,
         channel_type=str(data.get("channel_type") or ""),
-        sender=str(data.get("sender_name") or "").removeprefix("@"),
-        mentions=tuple(str(user_id) for user_id in mentions) if isinstance(mentions, list) else (),
+        channel_name=str(data.get("channel_name") or ""),
     )

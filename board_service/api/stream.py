@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Annotated
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter, Header, Query, Request
 from starlette.responses import StreamingResponse
 from starlette.types import Message, Send
 
@@ -27,8 +27,9 @@ class EventStream(StreamingResponse):
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: AsyncIterator[str], service: BoardService) -> None:
+    def __init__(self, events: AsyncGenerator[str, None], service: BoardService) -> None:
         super().__init__(events, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        self._events = events
         self._service = service
 
     async def stream_response(self, send: Send) -> None:
@@ -39,17 +40,22 @@ class EventStream(StreamingResponse):
         try:
             await super().stream_response(bounded)
         except TimeoutError:
+            # Returning without the end of the body makes the server close the connection.
             self._service.metrics.streams_cut += 1
-            raise ConnectionAbortedError("the reader of a stream took no bytes") from None
+        finally:
+            await self._events.aclose()
 
 
 @router.get(
     "/board/{board}/stream",
     response_class=StreamingResponse,
-    responses={200: {"content": {"text/event-stream": {}}, "description": "`event: entry`, `id:` its seq"}}
-    | errors(422),
+    responses={
+        200: {"content": {"text/event-stream": {}}, "description": "`event: entry`, `id:` its seq"},
+        **errors(422),
+    },
 )
 async def stream(
+    request: Request,
     board: BoardName,
     service: Service,
     caller: Caller,
@@ -62,16 +68,22 @@ async def stream(
         if not last_event_id.isascii() or not last_event_id.isdigit() or int(last_event_id[:17]) > SEQ_MAX:
             raise refuse(422, "last_event_id", f"Last-Event-ID: {last_event_id[:40]!a} is no seq of this stream.")
         after = int(last_event_id)
-    return EventStream(_events(service, await service.board(board), after), service)
+    token: str = request.state.token
+    return EventStream(_events(service, await service.board(board), after, token), service)
 
 
-async def _events(service: BoardService, board: OpenBoard, after: int) -> AsyncIterator[str]:
+async def _events(service: BoardService, board: OpenBoard, after: int, token: str) -> AsyncGenerator[str, None]:
     feed, settings = board.feed, service.settings
     live = False
+    generation = service.tokens.generation
     feed.subscribers += 1
     try:
-        yield ": stream\n\n"
+        yield "retry: 1000\n\n"
         while not feed.closed:
+            if generation != service.tokens.generation:
+                generation = service.tokens.generation
+                if await service.tokens.find(token) is None:
+                    return
             if feed.head <= after:
                 live = True
                 if not await feed.wait(after, settings.heartbeat_seconds):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from agensh.clients.board import BoardClient
 from agensh.clock import Clock
 from board_service.app import create_app
 from board_service.server import listen, new_server
+from board_service.service import BoardService
 from board_service.settings import BoardSettings
 
 
@@ -45,13 +47,36 @@ class RunningBoard:
         return BoardClient(self.url, self.admin_token, self.board)
 
 
+@asynccontextmanager
+async def serving_board(
+    settings: BoardSettings, *, clock: Clock | None = None, board: str = "main"
+) -> AsyncIterator[tuple[RunningBoard, BoardService]]:
+    """Serve a board in the test's own event loop, over real sockets: for manual clocks and for looking inside."""
+    listening = listen("127.0.0.1", 0)
+    app = create_app(settings, clock=clock)
+    server = new_server(app)
+    task = asyncio.create_task(server.serve(sockets=[listening]))
+    try:
+        async with asyncio.timeout(30):
+            while not server.started:
+                if task.done():
+                    raise RuntimeError("the board service did not start")
+                await asyncio.sleep(0.005)
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        yield RunningBoard(url, settings.admin_token.get_secret_value(), board), app.state.service
+    finally:
+        server.should_exit = True
+        await task
+        listening.close()
+
+
 @contextmanager
 def running_board(
     tmp_path: Path, *, board: str = "main", clock: Clock | None = None, **settings: Any
 ) -> Iterator[RunningBoard]:
     """Serve a board from `tmp_path` until the block ends; `settings` are those of BoardSettings."""
     admin_token = "test-admin-token"
-    values = {"data": str(tmp_path), "admin_token": SecretStr(admin_token)} | settings
+    values: dict[str, Any] = {"data": str(tmp_path), "admin_token": SecretStr(admin_token)} | settings
     listening = listen("127.0.0.1", 0)
     server = new_server(create_app(BoardSettings(**values), clock=clock))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="board")

@@ -83,8 +83,9 @@ async def create(
     pending_post_id: str = "",
     create_at: int = 0,
     set_online: bool = True,
+    silent: bool = False,
 ) -> Post:
-    """Write a post and tell the channel."""
+    """Write a post and tell the channel; a silent one mentions nobody."""
     now = create_at or chat.now()
     post = Post(
         id=new_id(),
@@ -99,7 +100,7 @@ async def create(
         pending_post_id=pending_post_id,
     )
     counts = not is_system(kind)
-    notified = mentioned(chat, channel, author, message) if counts else []
+    notified = mentioned(chat, channel, author, message) if counts and not silent else []
 
     def save(connection: sqlite3.Connection) -> None:
         if root_id:

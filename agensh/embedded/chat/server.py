@@ -30,8 +30,8 @@ def serve(
 ) -> None:
     """Serve the chat until SIGTERM or SIGINT (blocking).
 
-    UsageError when the port is in use, or when another process serves the same folder: each keeps accounts in memory and
-    would not see the other's.
+    UsageError when the port is in use, or when another process serves the same folder: each keeps accounts in memory
+    and would not see the other's.
     """
     with only_server_of(data):
         run_server(create_app(data, admin=admin, settings=settings), host, port, "chat", **uvicorn_options())

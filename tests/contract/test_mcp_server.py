@@ -8,9 +8,10 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx
+import httpx2
 import mcp
 import pytest
 from mcp.client.streamable_http import streamable_http_client
@@ -26,6 +27,7 @@ from tests.support.uvicorn_server import serving
 from tests.support.workers import StubWorker
 
 CLOCK = SystemClock()
+Mode = Literal["legacy", "auto"]
 ONE, TWO = "demo-worker1", "demo-worker2"
 NAMES = {
     *("board_write", "board_read", "board_grep", "board_unfold", "board_release", "board_pending"),
@@ -90,13 +92,13 @@ def http(base: str, token: str = f"token-of-{ONE}", **headers: str) -> httpx.Asy
 
 
 @asynccontextmanager
-async def session(base: str, worker: str = ONE, mode: str = "legacy") -> AsyncIterator[mcp.Client]:
+async def session(base: str, worker: str = ONE, mode: Mode = "legacy") -> AsyncIterator[mcp.Client]:
     """The official client; `mode` is the era of the protocol it speaks."""
-    async with AsyncExitStack() as stack:
-        http_client = await stack.enter_async_context(http(base, f"token-of-{worker}"))
-        del http_client.headers["mcp-protocol-version"]
+    headers = {"authorization": f"Bearer token-of-{worker}"}
+    async with httpx2.AsyncClient(headers=headers, trust_env=False) as http_client:
         transport = streamable_http_client(f"{base}/mcp/{worker}", http_client=http_client)
-        yield await stack.enter_async_context(mcp.Client(transport, mode=mode))  # type: ignore[arg-type]
+        async with mcp.Client(transport, mode=mode) as client:
+            yield client
 
 
 def texts(result: Any) -> list[str]:
@@ -104,7 +106,7 @@ def texts(result: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_the_official_client(url: str, workers: dict[str, StubWorker], mode: str) -> None:
+async def test_the_official_client(url: str, workers: dict[str, StubWorker], mode: Mode) -> None:
     workers[ONE].desk.entries.append(fail(1))
     async with session(url, mode=mode) as client:
         listed = await client.list_tools()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -32,7 +33,7 @@ def message(number: int, text: str = "hello", ago: float = 6.0) -> PendingMessag
     return PendingMessage(f"e{number}", "demo-worker9", text, NOW - ago)
 
 
-def text(value: str) -> dict[str, object]:
+def text(value: str) -> dict[str, Any]:
     return {"type": "text", "text": value}
 
 
@@ -137,7 +138,7 @@ UNKNOWN = {"type": "hologram", "depth": 3}
 LONG = "l" * (LARGE_RESULT + 1)
 HUGE = "h" * (RESULT_LIMIT + 1)
 
-RESULTS = {
+RESULTS: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
     "text": ({"content": [text("a")]}, [text("a"), text("N")]),
     "empty": ({"content": []}, [text("N")]),
     "error": ({"content": [text("boom")], "isError": True}, [text("boom"), text("N")]),

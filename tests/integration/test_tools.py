@@ -230,7 +230,7 @@ async def test_from_a_branch_to_main_and_a_conflict(ask: Ask, run: RunDir, tmp_p
     assert error
     assert words(text) == {"status": "conflict", "pull": second}
     assert f"refused: conflict with main, which {ONE} changed first. You changed main.c." in text
-    assert f"{ONE}: sort: sort" in text
+    assert f"  {merged['sha'][:10]} {ONE}: Merge pull request 'sort: add it' (#{first}) from sort into main" in text
     assert "git fetch origin && git merge origin/main" in text
     error, text = await ask("forge_pull_update", TWO, number=second)
     assert words(text)["status"] == "conflict"

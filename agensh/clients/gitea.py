@@ -164,10 +164,6 @@ class GiteaClient(PullCalls, AdminCalls):
             params["since"] = whole_seconds(since)
         return [Thread.of(item) for item in await self.get_pages("/notifications", params=params)]
 
-    async def unread(self) -> int:
-        """Return the number of unread threads: the cheapest poll there is."""
-        return int((await self.get("/notifications/new"))["new"])
-
     async def mark_read(self, thread_id: int) -> None:
         """Mark one thread read; ServiceError 404 when it is not this account's."""
         await self.request("PATCH", f"/notifications/threads/{thread_id}", idempotent=True)

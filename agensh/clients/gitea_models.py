@@ -45,6 +45,7 @@ class Repo:
     clone_url: str
     default_branch: str
     empty: bool
+    description: str
 
     @classmethod
     def of(cls, value: Json) -> Repo:
@@ -56,6 +57,7 @@ class Repo:
             clone_url=str(value.get("clone_url") or ""),
             default_branch=str(value.get("default_branch") or ""),
             empty=bool(value.get("empty")),
+            description=str(value.get("description") or ""),
         )
 
 

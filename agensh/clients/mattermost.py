@@ -29,8 +29,8 @@ class MessageTooLong(AgenshError):
 
     def __init__(self, length: int) -> None:
         super().__init__(
-            f"The message has {length} characters; at most {MESSAGE_LIMIT} fit. Shorten it, or commit the text as a file "
-            "and name the file."
+            f"The message has {length} characters; at most {MESSAGE_LIMIT} fit. Shorten it, or commit the text as a "
+            "file and name the file."
         )
 
 
@@ -109,6 +109,10 @@ class MattermostClient(AdminCalls):
             if len(got) < PAGE or len(found) >= limit:
                 break
         return _ascending(found)[-limit:]
+
+    async def all_posts(self, channel_id: str) -> list[Post]:
+        """Return every post of a channel, oldest first."""
+        return await self.posts(channel_id, limit=MOST_PAGES * PAGE)
 
     async def posts_after(self, channel_id: str, post_id: str) -> list[Post]:
         """Return all posts created after another one (strictly: not those of its own millisecond), oldest first.

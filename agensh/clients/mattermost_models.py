@@ -47,11 +47,6 @@ class Channel:
     """Empty for direct channels."""
     last_post_at: int
 
-    @property
-    def direct(self) -> bool:
-        """Whether its posts are direct messages."""
-        return self.type in {"D", "G"}
-
     @classmethod
     def of(cls, value: Json) -> Channel:
         return cls(

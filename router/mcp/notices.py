@@ -8,22 +8,20 @@ reasons stand in docs/decisions/notices-in-tool-results.md.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agensh.entries import NOTICE_ORDER, Entry
+from agensh.entries import NOTICE_ORDER, Entry, content_cap
+from agensh.text import one_line
 
 HEADER = "[agensh notices]"
 NOTICE_ROOM = 2_000  # characters a notice may have in one result
 PREVIEW_ROOM = 1_500  # characters; a result over the limit is shown as a preview of about 2 kB
 LARGE_RESULT = 8_000  # characters; from here on harnesses shorten results, and what they keep is the beginning
 RESULT_LIMIT = 100_000  # characters; 25,000 tokens, the lowest hard limit of the harnesses, at 4 characters each
+NAME_CAP = 80  # characters
 MESSAGE_CAP = 700  # characters of one direct message in a notice; the whole text is one chat_read away
-
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]+")
-_SPACES = re.compile(r"\s+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +46,6 @@ class RenderedNotice:
     """How many more wait."""
 
 
-def one_line(text: str) -> str:
-    """Return `text` without line breaks, control and direction characters, so that nobody can forge a line."""
-    return _SPACES.sub(" ", _UNSAFE.sub(" ", text)).strip()
-
-
 def age(since: float, now: float) -> str:
     """Return how long ago that was, in minutes: `+0.4m`."""
     return f"+{max(0.0, now - since) / 60:.1f}m"
@@ -60,27 +53,30 @@ def age(since: float, now: float) -> str:
 
 def message_line(message: PendingMessage, now: float) -> str:
     """Return the line that shows a direct message, cut to `MESSAGE_CAP` with the call that shows the rest."""
-    text = one_line(message.text)
-    sender = one_line(message.sender)
-    if len(text) > MESSAGE_CAP:
-        text = f'{text[:MESSAGE_CAP]}… (cut: call chat_read with_="{sender}")'
+    sender = one_line(message.sender, NAME_CAP)
+    text = one_line(message.text, MESSAGE_CAP)
+    if text != one_line(message.text, len(message.text)):
+        text += f' cut: call chat_read with_="{sender}"'
     return f"[{sender}/DM {age(message.posted_at, now)}] {text}"
 
 
 def entry_line(entry: Entry, now: float) -> str:
     """Return the line that shows an entry: `[demo-worker3/FAIL +0.4m] content (G12)`."""
-    head = f"[{one_line(entry.worker)}/{entry.type} {age(entry.created_at, now)}]"
-    return f"{head} {one_line(entry.content)} ({entry.label})"
+    head = f"[{one_line(entry.worker, NAME_CAP)}/{entry.type} {age(entry.created_at, now)}]"
+    return f"{head} {one_line(entry.content, content_cap(entry.type))} ({entry.label})"
 
 
-def compose(lines: Sequence[tuple[str, str]], *, room: int, more: int = 0) -> RenderedNotice | None:
+def compose(
+    lines: Sequence[tuple[str, str]], *, room: int, more: int = 0, fetch: str = "board_pending"
+) -> RenderedNotice | None:
     """Put `(ref, line)` pairs under the header in at most `room` characters; None when nothing fits or is there.
 
-    Lines keep their order; from the first that does not fit on, the rest is counted, together with `more`.
+    Lines keep their order; from the first that does not fit on, the rest is counted, together with `more`, and `fetch`
+    names the call that shows it.
     """
     if not lines and not more:
         return None
-    longest_tail = len(_tail(len(lines) + more))
+    longest_tail = len(_tail(len(lines) + more, fetch))
     used = len(HEADER)
     fitting = 0
     for number, (_, line) in enumerate(lines, start=1):
@@ -89,14 +85,14 @@ def compose(lines: Sequence[tuple[str, str]], *, room: int, more: int = 0) -> Re
             break
         fitting = number
     left_out = len(lines) - fitting + more
-    text = "\n".join([HEADER, *(line for _, line in lines[:fitting])]) + (_tail(left_out) if left_out else "")
+    text = "\n".join([HEADER, *(line for _, line in lines[:fitting])]) + (_tail(left_out, fetch) if left_out else "")
     if len(text) > room:
         return None
     return RenderedNotice(text, tuple(ref for ref, _ in lines[:fitting]), left_out)
 
 
-def _tail(count: int) -> str:
-    return f"\n{count} more: call board_pending"
+def _tail(count: int, fetch: str) -> str:
+    return f"\n{count} more: call {fetch}"
 
 
 def render_notice(

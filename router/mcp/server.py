@@ -16,7 +16,6 @@ from typing import Any
 
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
-from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -25,12 +24,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-import agensh
 from agensh.clock import Clock
+from router.mcp.calls import new_server, text_result
 from router.mcp.notices import NOTICE_ROOM, add_notice, place
-from router.ports import Notice, ToolCall, WorkerPort
+from router.mcp.pending import pending_answer
+from router.ports import ToolCall, WorkerPort
 from router.tools.board import TOOLS as BOARD_TOOLS
-from router.tools.registry import CALL_TIMEOUT, Reply, Tool, Toolbox
+from router.tools.chat import TOOLS as CHAT_TOOLS
+from router.tools.forge import TOOLS as FORGE_TOOLS
+from router.tools.registry import CALL_TIMEOUT, Tool, Toolbox
 
 log = logging.getLogger(__name__)
 
@@ -39,34 +41,7 @@ ARGUMENTS_CAP = 2_000  # characters of the arguments in the record
 SUMMARY_CAP = 200  # characters of the result in the record
 BODY_LIMIT = 2 * 1024 * 1024  # bytes of one request; the largest argument is a detail of 64 KiB
 
-ALL_TOOLS: tuple[Tool[WorkerPort], ...] = (*BOARD_TOOLS,)
-
-
-def new_server(toolbox: Toolbox[Any], *, instructions: str, on_call: Any) -> Server[Any]:
-    """Return a low-level MCP server that lists the tools of `toolbox` and answers calls with `on_call`."""
-    listed = [
-        types.Tool(
-            name=tool.name,
-            description=tool.description,
-            input_schema=tool.schema(),
-            annotations=types.ToolAnnotations(read_only_hint=not tool.writes, destructive_hint=False),
-        )
-        for tool in toolbox.tools.values()
-    ]
-
-    async def list_tools(
-        context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
-    ) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=listed)
-
-    return Server(
-        "agensh", version=agensh.__version__, instructions=instructions, on_list_tools=list_tools, on_call_tool=on_call
-    )
-
-
-def text_result(reply: Reply) -> dict[str, Any]:
-    """Return a reply as a tools/call result: plain text only, which every harness shows."""
-    return {"content": [{"type": "text", "text": reply.text}], "isError": reply.is_error}
+ALL_TOOLS: tuple[Tool[WorkerPort], ...] = (*BOARD_TOOLS, *CHAT_TOOLS, *FORGE_TOOLS)
 
 
 INSTRUCTIONS = (
@@ -130,12 +105,16 @@ class Endpoint:
         notice = worker.desk.collect(room) if room > 0 else None
         if notice is not None:
             self._handed_out[worker.name] = self._handed_out.get(worker.name, 0) + 1
+        lines = notice.text.split("\n")[1:] if notice else []
+        shown = list(zip(notice.refs, lines, strict=False)) if notice else []
+        tail = lines[len(shown) :]
         return JSONResponse(
-            {
-                "agent": worker.name,
-                "notices": [{"id": ref, "text": line} for ref, line in _lines(notice)],
-                "cursor": self._handed_out.get(worker.name, 0),
-            }
+            pending_answer(
+                worker.name,
+                shown,
+                cursor=self._handed_out.get(worker.name, 0),
+                more=int(tail[0].split(" ", 1)[0]) if tail else 0,
+            )
         )
 
     async def _call(
@@ -189,14 +168,6 @@ def _accepting_both(scope: Scope) -> Scope:
     headers = [(key, value) for key, value in scope["headers"] if key != b"accept"]
     scope["headers"] = [*headers, (b"accept", b"application/json, text/event-stream")]
     return scope
-
-
-def _lines(notice: Notice | None) -> list[tuple[str, str]]:
-    if notice is None:
-        return []
-    lines = notice.text.split("\n")[1:]
-    shown = list(zip(notice.refs, lines, strict=False))
-    return shown + [("more", line) for line in lines[len(shown) :]]
 
 
 def _refusal(status: int, message: str, headers: dict[str, str] | None = None) -> Response:

@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 CALL_TIMEOUT = 60.0  # seconds; the shortest limit of the harnesses is about 180 s
 
 PortT = TypeVar("PortT")
+OwnerT = TypeVar("OwnerT", covariant=True)
+ServedT = TypeVar("ServedT", contravariant=True)
 Arguments = Mapping[str, Any]
 
 
@@ -120,10 +122,10 @@ def _short(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Call(Generic[PortT]):
+class Call(Generic[OwnerT]):
     """One call on its way: whose it is, what was asked (checked, with defaults), and the time."""
 
-    port: PortT
+    port: OwnerT
     arguments: Arguments
     clock: Clock
 
@@ -132,13 +134,13 @@ class Call(Generic[PortT]):
 
 
 @dataclass(frozen=True, slots=True)
-class Tool(Generic[PortT]):
+class Tool(Generic[ServedT]):
     """A tool as the agent sees it and what runs it."""
 
     name: str
     description: str
     arguments: tuple[Argument, ...]
-    handler: Callable[[Call[PortT]], Awaitable[str]]
+    handler: Callable[[Call[ServedT]], Awaitable[str]]
     """Returns the result's text; raises Refused, another AgenshError, or ServiceError."""
     writes: bool = False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -54,12 +55,10 @@ class RunningChat:
 
     def start(self) -> None:
         """Start the process and wait until it answers."""
-        import json
-
         assert self.data is not None
+        arguments = [str(self.data), str(self.port), self.admin, self.password]
         self.process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", _CODE, str(self.data), str(self.port), self.admin, self.password]
-            + [json.dumps(self.settings)],
+            [sys.executable, "-W", "error", "-c", _CODE, *arguments, json.dumps(self.settings)],
             stdout=subprocess.DEVNULL,
         )
         end = time.monotonic() + START_TIMEOUT

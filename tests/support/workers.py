@@ -41,6 +41,13 @@ class MemoryDesk:
         self.handed_out += rendered.shown
         return Notice(rendered.text, rendered.shown)
 
+    def worker_read(self, sender: str, before: float, limit: int) -> None:
+        self.acknowledged += [
+            message.ref
+            for message in self.messages
+            if message.sender == sender and message.posted_at <= before and message.ref not in self.acknowledged
+        ]
+
     def restart(self) -> None:
         """The worker's process died: what was not acknowledged waits again."""
         self.handed_out.clear()

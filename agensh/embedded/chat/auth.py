@@ -1,7 +1,7 @@
 """Passwords, and whose session a request carries.
 
-The order is the real server's, trap included: the cookie `MMAUTHTOKEN` beats the `Authorization` header, and a write under
-a cookie needs the session's CSRF token, so a client that keeps cookies is refused although its header is right.
+The order is the real server's, trap included: the cookie `MMAUTHTOKEN` beats the `Authorization` header, and a write
+under a cookie needs the session's CSRF token, so a client that keeps cookies is refused although its header is right.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
 """One websocket connection: its queues, its numbering, and what a reconnecting client may take over.
 
-Delivery: events are numbered from 0 (hello) when they are sent. Up to 256 wait unsent; one more cuts the connection for
-good. The last 128 sent are kept: a client that comes back under the connection's id with the next number it expects gets
-the rest, without a gap or a repeat, or a new connection with a hello when the server cannot promise that.
+Delivery: events are numbered from 0 (hello) when they are sent. Up to 256 wait unsent; one more cuts the connection
+for good. The last 128 sent are kept: a client that comes back under the connection's id with the next number it
+expects gets the rest, without a gap or a repeat, or a new connection with a hello when the server cannot promise that.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from agensh.embedded.chat.ids import new_id
+from agensh.embedded.chat.shapes import dumps
 
 SEND_QUEUE = 256
 """Frames that may wait unsent."""
@@ -30,18 +30,22 @@ class Event:
 
     name: str
     head: str
+    """Up to the end of the data."""
+    tail: str
+    """From there up to the number."""
 
     @classmethod
     def of(cls, name: str, data: dict[str, object], broadcast: dict[str, object]) -> Event:
         """Encode an event."""
-        body = json.dumps(
-            {"event": name, "data": data, "broadcast": broadcast}, ensure_ascii=False, separators=(",", ":")
-        )
-        return cls(name, body[:-1] + ',"seq":')
+        return cls(name, f'{{"event":"{name}","data":{dumps(data)[:-1]}', f'}},"broadcast":{dumps(broadcast)},"seq":')
+
+    def with_data(self, more: dict[str, object]) -> Event:
+        """Return the same event with further data for one receiver."""
+        return Event(self.name, f"{self.head},{dumps(more)[1:-1]}", self.tail)
 
     def numbered(self, seq: int) -> str:
         """Return the frame."""
-        return f"{self.head}{seq}}}"
+        return f"{self.head}{self.tail}{seq}}}"
 
 
 class TooSlow(Exception):
@@ -62,6 +66,8 @@ class Connection:
     waiting: deque[Event | str] = field(default_factory=deque)
     """Events, and replies as encoded text."""
     dead: deque[tuple[int, Event]] = field(default_factory=lambda: deque(maxlen=DEAD_QUEUE))
+    first: deque[Event | str] = field(default_factory=deque)
+    """Frames to send before the others: what a resume repeats, or its hello."""
     cut: bool = False
     """It read too slowly; nothing more is sent, and it cannot be resumed."""
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -85,14 +91,14 @@ class Connection:
     async def write(self, send: Callable[[str], Awaitable[None]]) -> None:
         """Send what is queued until the connection is cut; what `send` raises comes through."""
         while not self.cut:
-            if not self.waiting:
+            queue = self.first or self.waiting
+            if queue:
+                await send(self._encode(queue.popleft()))
+            else:
                 self._wake.clear()
                 await self._wake.wait()
-                continue
-            await send(self._take())
 
-    def _take(self) -> str:
-        item = self.waiting.popleft()
+    def _encode(self, item: Event | str) -> str:
         if isinstance(item, str):
             return item
         seq = self.next_seq
@@ -107,6 +113,7 @@ class Connection:
         """
         if expected == 0:
             self.next_seq = 0
+            self.dead.clear()
             return []
         repeat = [event.numbered(seq) for seq, event in self.dead if seq >= expected]
         if any(seq == expected for seq, _ in self.dead):

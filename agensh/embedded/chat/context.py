@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from agensh.embedded.chat.auth import find_session
 from agensh.embedded.chat.chat import Chat
+from agensh.embedded.chat.directory import Directory
 from agensh.embedded.chat.errors import (
     ChatError,
     forbidden,
@@ -43,7 +44,7 @@ class Anyone:
     def __init__(self, request: Request) -> None:
         self.request = request
         self.chat: Chat = request.app.state.chat
-        self.directory = self.chat.directory
+        self.directory: Directory = self.chat.directory
         self.session: Token | None = find_session(self.directory, request, self.chat.now())
         if self.session is not None:
             self.chat.hub.touch(self.session.user_id)
@@ -98,8 +99,6 @@ class Anyone:
 
 class Call(Anyone):
     """A request with a session."""
-
-    session: Token
 
     def __init__(self, request: Request) -> None:
         super().__init__(request)
@@ -165,9 +164,17 @@ class Call(Anyone):
         return self.user.is_admin or self.is_member(channel)
 
 
-Open = Annotated[Anyone, Depends(Anyone)]
+async def _anyone(request: Request) -> Anyone:  # a coroutine: FastAPI would run a plain callable in a thread
+    return Anyone(request)
+
+
+async def _call(request: Request) -> Call:
+    return Call(request)
+
+
+Open = Annotated[Anyone, Depends(_anyone)]
 """A route for anybody."""
-Session = Annotated[Call, Depends(Call)]
+Session = Annotated[Call, Depends(_call)]
 """A route that needs a session."""
 
 

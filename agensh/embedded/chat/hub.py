@@ -1,7 +1,7 @@
 """Fan-out of events to websocket connections.
 
-One hub: every user sees events in the order in which they were published. An event is encoded once, whatever the number of
-receivers. Publishing never waits; a connection that does not keep up is cut.
+One hub: every user sees events in the order in which they were published. An event is encoded once, whatever the
+number of receivers. Publishing never waits; a connection that does not keep up is cut.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Hub:
                 continue
             mine = event
             if extra and receiver in extra:
-                mine = Event.of(name, data | extra[receiver], broadcast)
+                mine = event.with_data(extra[receiver])
             for connection in list(self._by_user[receiver]):
                 self.offer(connection, mine)
 
@@ -120,7 +120,7 @@ class Hub:
     def session_is_valid(self, connection: Connection) -> bool:
         """Say whether the session that opened the connection still holds."""
         token = self._directory.tokens.get(connection.token_hash)
-        if token is None or not token.is_active:
+        if token is None or not token.is_active or self._directory.users[token.user_id].delete_at:
             return False
         return not token.expires_at or token.expires_at > self._clock.time() * 1000
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import sqlite3
 from typing import Any
@@ -23,10 +22,10 @@ from agensh.embedded.chat.model import (
     User,
 )
 from agensh.embedded.chat.shapes import channel_shape, dumps, team_member_shape
-from agensh.embedded.chat.store import put, remove, replace
+from agensh.embedded.chat.store import change, put, remove, replace
 
 DEFAULT_CHANNELS = {"town-square": "Town Square", "off-topic": "Off-Topic"}
-_TEAM_NAME = re.compile(r"[a-z0-9]+([a-z\-0-9]+|(__)?)[a-z0-9]+")
+_TEAM_NAME = re.compile(r"[a-z0-9][a-z0-9\-]*[a-z0-9]")
 _CHANNEL_NAME = re.compile(r"[a-z0-9]([a-z0-9\-_]*[a-z0-9])?")
 
 
@@ -194,11 +193,12 @@ async def _save_channel(chat: Chat, channel: Channel, members: list[ChannelMembe
 
 async def save_channel(chat: Chat, channel: Channel, **changes: Any) -> Channel:
     """Change a channel and tell its members."""
-    changed = dataclasses.replace(channel, update_at=chat.now(), **changes)
-    await chat.store.write(lambda connection: replace(connection, changed))
-    chat.directory.add_channel(changed)
-    chat.hub.publish("channel_updated", {"channel": dumps(channel_shape(changed))}, channel_id=channel.id)
-    return changed
+    changes["update_at"] = chat.now()
+    await chat.store.write(lambda connection: change(connection, channel, **changes))
+    for name, value in changes.items():
+        setattr(channel, name, value)
+    chat.hub.publish("channel_updated", {"channel": dumps(channel_shape(channel))}, channel_id=channel.id)
+    return channel
 
 
 async def join_channel(chat: Chat, channel: Channel, user: User, *, by: User) -> ChannelMember:

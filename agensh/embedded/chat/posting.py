@@ -1,7 +1,7 @@
 """Writing posts: create, edit, delete, pin, react; what each changes and whom it tells.
 
-Contract: `create` returns after the post is on disk. The `posted` event goes out after the commit and may reach a listener
-before the sender has its answer; events of concurrent senders need not come in the order of `create_at`.
+Contract: `create` returns after the post is on disk. The `posted` event goes out after the commit and may reach a
+listener before the sender has its answer; events of concurrent senders need not come in the order of `create_at`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from agensh.embedded.chat.ids import new_id
 from agensh.embedded.chat.model import DIRECT, GROUP, Channel, Post, Reaction, User
 from agensh.embedded.chat.settings import POST_MAX_RUNES
 from agensh.embedded.chat.shapes import dumps, post_shape, reaction_shape
-from agensh.embedded.chat.store import put, remove, replace, select
+from agensh.embedded.chat.store import change, put, remove, replace, select
 
 _MENTION = re.compile(r"(?<![a-z0-9_.\-])@([a-z0-9._\-]+)")
 EVERYBODY = {"all", "channel", "here"}
@@ -83,8 +83,9 @@ async def create(
     pending_post_id: str = "",
     create_at: int = 0,
     set_online: bool = True,
+    silent: bool = False,
 ) -> Post:
-    """Write a post and tell the channel."""
+    """Write a post and tell the channel; a silent one mentions nobody."""
     now = create_at or chat.now()
     post = Post(
         id=new_id(),
@@ -99,7 +100,7 @@ async def create(
         pending_post_id=pending_post_id,
     )
     counts = not is_system(kind)
-    notified = mentioned(chat, channel, author, message) if counts else []
+    notified = mentioned(chat, channel, author, message) if counts and not silent else []
 
     def save(connection: sqlite3.Connection) -> None:
         if root_id:
@@ -155,7 +156,8 @@ def _count(connection: sqlite3.Connection, post: Post, counts: bool, notified: l
     if not counts:
         return
     connection.execute(
-        "UPDATE channel_members SET last_viewed_at = max(last_viewed_at, ?), mention_count = 0, mention_count_root = 0, "
+        "UPDATE channel_members SET last_viewed_at = max(last_viewed_at, ?), "
+        "mention_count = 0, mention_count_root = 0, "
         "msg_count = (SELECT total_msg_count FROM channels WHERE id = channel_id), "
         "msg_count_root = (SELECT total_msg_count_root FROM channels WHERE id = channel_id) "
         "WHERE channel_id = ? AND user_id = ?",
@@ -198,7 +200,7 @@ async def edit(chat: Chat, post: Post, **changes: Any) -> Post:
 
     def save(connection: sqlite3.Connection) -> None:
         put(connection, former)
-        replace(connection, changed)
+        change(connection, changed, update_at=now, edit_at=now, **changes)
 
     await chat.store.write(save)
     _tell(chat, "post_edited", changed)
@@ -222,7 +224,8 @@ async def delete(chat: Chat, post: Post, by: User) -> None:
 async def pin(chat: Chat, post: Post, pinned: bool) -> Post:
     """Pin or unpin a post."""
     changed = dataclasses.replace(post, is_pinned=pinned, update_at=chat.now())
-    await chat.store.write(lambda connection: replace(connection, changed))
+    times = {"is_pinned": pinned, "update_at": changed.update_at}
+    await chat.store.write(lambda connection: change(connection, changed, **times))
     _tell(chat, "post_edited", changed)
     return changed
 

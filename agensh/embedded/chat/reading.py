@@ -1,7 +1,7 @@
 """Reading posts: pages, `after` and `before`, `since`, threads.
 
-`after` and `before` compare `create_at` strictly, so siblings of the anchor's millisecond are skipped, and list live posts
-only. `since` compares `update_at` strictly, takes an arbitrary thousand beyond that many, and shows deleted posts
+`after` and `before` compare `create_at` strictly, so siblings of the anchor's millisecond are skipped, and list live
+posts only. `since` compares `update_at` strictly, takes an arbitrary thousand beyond that many, and shows deleted posts
 (blanked) and former texts. Both are the real server's rules; catch-up belongs on `after`.
 """
 

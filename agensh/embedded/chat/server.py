@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +12,7 @@ from agensh.embedded.chat.app import create_app
 from agensh.embedded.chat.routes.websocket import MESSAGE_LIMIT
 from agensh.embedded.chat.settings import ChatSettings
 from agensh.embedded.serving import run_server
+from agensh.errors import UsageError
 
 PORT = 8065
 PING_EVERY = 60.0
@@ -24,8 +28,27 @@ def serve(
     admin: tuple[str, str] | None = None,
     settings: ChatSettings = ChatSettings(),
 ) -> None:
-    """Serve the chat until SIGTERM or SIGINT (blocking); UsageError when the port is in use."""
-    run_server(create_app(data, admin=admin, settings=settings), host, port, "chat", **uvicorn_options())
+    """Serve the chat until SIGTERM or SIGINT (blocking).
+
+    UsageError when the port is in use, or when another process serves the same folder: each keeps accounts in memory
+    and would not see the other's.
+    """
+    with only_server_of(data):
+        run_server(create_app(data, admin=admin, settings=settings), host, port, "chat", **uvicorn_options())
+
+
+@contextmanager
+def only_server_of(data: Path) -> Iterator[None]:
+    """Hold the folder's lock; UsageError when another process has it. The system drops it with the process."""
+    data.mkdir(parents=True, exist_ok=True)
+    with (data / "chat.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UsageError(
+                f"data: another chat server is running over {data}; stop it or choose a folder."
+            ) from error
+        yield
 
 
 def uvicorn_options() -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """SQLite under the chat.
 
-One writer thread commits in groups: everything that waits when it is free becomes one transaction (a savepoint each), so
-a thousand senders share an fsync. `write` returns after the commit (WAL, `synchronous=FULL`): what was answered survives
-`kill -9`. Reads run on a connection of their own in another thread and see every commit that came before them.
+One writer thread commits in groups: everything that waits when it is free becomes one transaction (a savepoint each),
+so a thousand senders share an fsync. `write` returns after the commit (WAL, `synchronous=FULL`): what was answered
+survives `kill -9`. Reads run on a connection of their own in another thread and see every commit that came before them.
 """
 
 from __future__ import annotations
@@ -107,6 +107,17 @@ def replace(connection: sqlite3.Connection, row: Row) -> None:
     )
 
 
+def change(connection: sqlite3.Connection, row: Row, **values: Any) -> None:
+    """Set single columns of the row with this key, and leave the others to concurrent writers."""
+    table, key = _TABLES[type(row)]
+    changes = ", ".join(f"{name} = ?" for name in values)
+    where = " AND ".join(f"{name} = ?" for name in key)
+    connection.execute(
+        f"UPDATE {table} SET {changes} WHERE {where}",
+        [_encode(value) for value in values.values()] + [getattr(row, name) for name in key],
+    )
+
+
 def remove(connection: sqlite3.Connection, row: Row) -> None:
     """Delete the row with this key."""
     table, key = _TABLES[type(row)]
@@ -138,6 +149,7 @@ class Store:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600)
         self._path = path
         self._writer = self._connect()
         self._writer.executescript(_schema())

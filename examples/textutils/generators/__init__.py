@@ -12,7 +12,10 @@ from collections.abc import Callable
 
 from generators.inputs import Inputs
 
-TOOLS = ["wc", "head", "basename"]
+TOOLS = """
+wc cut tr sort uniq head tail nl fold paste join comm seq tac expand unexpand cksum basename dirname expr
+factor tsort
+""".split()
 
 
 def draw(tool: str, seed: str, ordinary: int, edge: int) -> list[dict]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from fastapi import APIRouter
@@ -20,8 +19,8 @@ from agensh.embedded.chat.errors import (
 )
 from agensh.embedded.chat.model import OPEN, Channel, ChannelMember, User
 from agensh.embedded.chat.reading import pinned
-from agensh.embedded.chat.shapes import channel_member_shape, channel_shape
-from agensh.embedded.chat.store import replace
+from agensh.embedded.chat.shapes import channel_member_shape, channel_shape, dumps
+from agensh.embedded.chat.store import change
 
 router = APIRouter()
 BATCH = 1000
@@ -96,9 +95,12 @@ async def _viewed(call: Call, channel: Channel, member: ChannelMember) -> int:
     member.last_viewed_at = max(member.last_viewed_at, channel.last_post_at)
     member.msg_count, member.msg_count_root = channel.total_msg_count, channel.total_msg_count_root
     member.mention_count = member.mention_count_root = 0
-    copy = dataclasses.replace(member)
-    await call.chat.store.write(lambda connection: replace(connection, copy))
-    return copy.last_viewed_at
+    seen = {
+        name: getattr(member, name)
+        for name in ("last_viewed_at", "msg_count", "msg_count_root", "mention_count", "mention_count_root")
+    }
+    await call.chat.store.write(lambda connection: change(connection, member, **seen))
+    return int(seen["last_viewed_at"])
 
 
 @router.get("/channels/{channel_id}")
@@ -290,14 +292,14 @@ async def memberships_of_user(call: Session, user_id: str) -> Response:
     call.require_self(user)
     found = [call.directory.channel_members[channel_id][user.id] for channel_id in call.directory.channels_of[user.id]]
     if call.query("page") == "-1":
-        lines = "".join(f"{answer_line(member)}\n" for member in found)
+        lines = "".join(f"{_line(member)}\n" for member in found)
         return Response(lines, media_type="application/x-ndjson")
     start, size = call.page()
     return answer([channel_member_shape(member) for member in found[start : start + size]])
 
 
-def answer_line(member: ChannelMember) -> str:
-    return bytes(answer(channel_member_shape(member)).body).decode()
+def _line(member: ChannelMember) -> str:
+    return dumps(channel_member_shape(member))
 
 
 @router.get("/users/{user_id}/teams/{team_id}/channels/members")
@@ -337,6 +339,6 @@ async def notify_props(call: Session, channel_id: str, user_id: str) -> Response
     member = _member(call, call.channel_of(channel_id), user.id)
     fields = await call.fields()
     member.notify_props |= {name: value for name, value in fields.items() if isinstance(value, str)}
-    copy = dataclasses.replace(member)
-    await call.chat.store.write(lambda connection: replace(connection, copy))
+    changed = dict(member.notify_props)
+    await call.chat.store.write(lambda connection: change(connection, member, notify_props=changed))
     return ok()

@@ -76,6 +76,7 @@ async def _create(call: Call, channel: Channel, fields: dict[str, Any], message:
         pending_post_id=key,
         create_at=at if call.user.is_admin and isinstance(at, int) and at > 0 else 0,
         set_online=call.query("set_online", "true") != "false",
+        silent=call.user.is_bot and call.flag("silent"),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from fastapi import APIRouter
 from starlette.responses import Response
 
@@ -123,7 +125,7 @@ async def preferences(call: Session, user_id: str) -> Response:
 async def save_preferences(call: Session, user_id: str) -> Response:
     rows = await _preferences(call, _own(call, user_id))
     for row in rows:
-        await call.chat.store.write(lambda connection, row=row: replace(connection, row))
+        await call.chat.store.write(partial(replace, row=row))
         call.directory.preferences[row.user_id][row.category, row.name] = row
     return ok()
 
@@ -131,7 +133,7 @@ async def save_preferences(call: Session, user_id: str) -> Response:
 @router.post("/users/{user_id}/preferences/delete")
 async def delete_preferences(call: Session, user_id: str) -> Response:
     for row in await _preferences(call, _own(call, user_id)):
-        await call.chat.store.write(lambda connection, row=row: remove(connection, row))
+        await call.chat.store.write(partial(remove, row=row))
         call.directory.preferences[row.user_id].pop((row.category, row.name), None)
     return ok()
 

@@ -218,13 +218,15 @@ async def team_unread(call: Session, user_id: str, team_id: str) -> Response:
 
 
 def _unread(call: Call, user_id: str, team_id: str) -> dict[str, Any]:
-    shape = {"team_id": team_id, "msg_count": 0, "mention_count": 0, "msg_count_root": 0, "mention_count_root": 0}
+    counts = {"msg_count": 0, "mention_count": 0, "msg_count_root": 0, "mention_count_root": 0}
     for channel_id in call.directory.channels_of[user_id]:
         channel = call.directory.channels[channel_id]
         if channel.team_id == team_id:
             member = call.directory.channel_members[channel_id][user_id]
-            shape["msg_count"] += max(0, channel.total_msg_count - member.msg_count)
-            shape["msg_count_root"] += max(0, channel.total_msg_count_root - member.msg_count_root)
-            shape["mention_count"] += member.mention_count
-            shape["mention_count_root"] += member.mention_count_root
-    return shape | {"thread_count": 0, "thread_mention_count": 0, "thread_urgent_mention_count": 0}
+            counts["msg_count"] += max(0, channel.total_msg_count - member.msg_count)
+            counts["msg_count_root"] += max(0, channel.total_msg_count_root - member.msg_count_root)
+            counts["mention_count"] += member.mention_count
+            counts["mention_count_root"] += member.mention_count_root
+    return (
+        {"team_id": team_id} | counts | {"thread_count": 0, "thread_mention_count": 0, "thread_urgent_mention_count": 0}
+    )

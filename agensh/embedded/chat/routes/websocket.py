@@ -55,6 +55,8 @@ class Peer:
         self.chat = chat
         self.socket = socket
         self.connection = Connection()
+        self._close_code = 0
+        """How to close the socket in the end; 0 leaves the peer without a reason."""
 
     def open(self, session: Token | None) -> None:
         """Register the connection, or the one it resumes; ValueError for a sequence number that is none."""
@@ -73,11 +75,11 @@ class Peer:
         if repeat is not None:
             self.connection = dead.successor(same_id=True)
             self.connection.token_hash = session.hash
-            self.connection.waiting.extendleft(reversed(repeat))
+            self.connection.first.extend(repeat)
         else:
             self.connection = dead.successor(same_id=False)
             self.connection.token_hash = session.hash
-            self.connection.waiting.appendleft(self._hello())
+            self.connection.first.append(self._hello())
         self.chat.hub.add(self.connection)
 
     def _begin(self, session: Token) -> None:
@@ -121,15 +123,16 @@ class Peer:
         for result in results:
             if isinstance(result, Exception):
                 raise result
-        if self.connection.cut:
-            await self._close_cut()
+        await self._close()
 
-    async def _close_cut(self) -> None:
-        # The peer reads too slowly even for the close frame (an empty one, as the real server's): do not wait for it.
+    async def _close(self) -> None:
+        if not self._close_code and not self.connection.cut:
+            return
+        # A cut peer may be too slow even for the close frame (an empty one, as the real server's): do not wait for it.
         try:
             async with asyncio.timeout(1):
-                await self.socket.send({"type": "websocket.close", "code": None})
-        except (TimeoutError, WebSocketDisconnect, RuntimeError):
+                await self.socket.send({"type": "websocket.close", "code": self._close_code or None})
+        except (TimeoutError, WebSocketDisconnect):
             return
 
     async def _write(self) -> None:
@@ -152,7 +155,7 @@ class Peer:
             data = message.get("text")
             raw: bytes = data.encode() if data is not None else message.get("bytes") or b""
             if len(raw) > MESSAGE_LIMIT:
-                await self.socket.close(1009)
+                self._close_code = 1009
                 return
             try:
                 request = json.loads(raw)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from adapters.scripted.mcp_client import Result, Tools
+from adapters.scripted.mcp_client import Tools
 from adapters.scripted.reading import BoardLine, Message, Notice, Prompt, area_of, board_lines, keeps
 from adapters.scripted.replies import reply_to
 from adapters.scripted.session import State
@@ -38,11 +38,9 @@ class Desk:
         """Take in what the prompt brought: entries, and direct messages that waited."""
         for line in told.context:
             self.put(line)
-        senders = {event.sender for event in told.events if event.kind == "direct_message" and event.sender}
-        for sender in sorted(senders):
-            for event in told.events:
-                if event.kind == "direct_message" and event.sender == sender:
-                    self.put(Message(sender, event.summary))
+        for event in told.events:
+            if event.kind == "direct_message" and event.sender:
+                self.put(Message(event.sender, event.summary))
         await self.react()
 
     async def react(self) -> None:
@@ -131,24 +129,16 @@ class Desk:
 
     async def post(self, key: str, text: str) -> None:
         """Post to the team's channel, once for each key."""
-        await self._say(f"post/{key}", text, "chat_post", {"message": text}, {})
+        await self._say(f"post/{key}", "chat_post", message=text)
 
     async def tell(self, worker: str, key: str, text: str) -> None:
         """Send a direct message, once for each key."""
-        await self._say(f"dm/{key}", text, "chat_dm", {"to": worker, "message": text}, {"with_": worker})
+        await self._say(f"dm/{key}", "chat_dm", to=worker, message=text)
 
-    async def _say(self, key: str, text: str, tool: str, arguments: dict[str, Any], where: dict[str, Any]) -> None:
-        begun = f"{key}?"
+    async def _say(self, key: str, tool: str, **arguments: Any) -> None:
         if key in self.state.answered:
             return
-        if begun in self.state.answered:
-            # I was killed while I said it: look whether it arrived.
-            seen: Result = await self.tools.call("chat_read", **where, limit=30)
-            if text in seen.text:
-                self.state.answer_once(key)
-                return
-        self.state.answer_once(begun)
-        self.save()
-        if (await self.tools.call(tool, **arguments)).ok:
+        # The key makes the chat drop the second one when I was killed between saying it and remembering that.
+        if (await self.tools.call(tool, **arguments, key=f"{self.state.session[:12]}/{key}"[:200])).ok:
             self.state.answer_once(key)
             self.save()

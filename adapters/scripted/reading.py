@@ -20,9 +20,9 @@ _BOARD_ENTRY = re.compile(
     rf"G(?P<seq>\d+) \[(?P<worker>[^,\]]+), (?P<type>{_TYPES})(?P<rest>[^\]]*)\] (?P<content>.*)$"
 )
 _MESSAGE = re.compile(r"\[(?P<sender>[^/\]]+)/DM[^\]]*\] (?P<text>.*)$")
-_EVENT = re.compile(r"^\[event\] .*?\bsource=(?P<source>\S+) kind=(?P<kind>\S+)(?P<rest>.*)$", re.MULTILINE)
-_SUMMARY = re.compile(r"summary: (?P<summary>.*)$")
-_EVENT_ID = re.compile(r"event_id=(?P<id>\S+)")
+_EVENT = re.compile(
+    r"^\[event\] (?P<id>event_id=\S+) source=(?P<source>\S+) kind=(?P<kind>\S+)(?P<rest>.*)$", re.MULTILINE
+)
 _NAME = re.compile(rf"\b({_WORKER})\b")
 _REPOSITORY = re.compile(r"https?://[^\s`'\"<>()]+\.git\b")
 _REFERENCE = re.compile(r"reference[^\n`]{0,80}?[`:]\s*(?P<path>/[^\s`]+)", re.IGNORECASE)
@@ -63,12 +63,8 @@ class Event:
     kind: str
     summary: str
     id: str = ""
-
-    @property
-    def sender(self) -> str:
-        """The first worker that the summary names; empty when it names none."""
-        found = _NAME.search(self.summary)
-        return found[1] if found else ""
+    sender: str = ""
+    """direct_message only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,17 +84,16 @@ class Prompt:
 
 def read_prompt(text: str) -> Prompt:
     """Take from a prompt what the worker needs to know; what is not in it stays empty."""
-    head, _, shared = text.partition(CONTEXT_HEADER)
+    # The header also occurs in running text; the section begins where it stands alone on a line.
+    head, _, shared = text.partition(f"\n{CONTEXT_HEADER}\n")
     name = _NAME.search(head)
     repository = _REPOSITORY.search(head)
     reference = _REFERENCE.search(head)
     events = []
     for match in _EVENT.finditer(text):
-        summary = _SUMMARY.search(match[0])
-        number = _EVENT_ID.search(match[0])
-        events.append(
-            Event(match["source"], match["kind"], summary["summary"] if summary else "", number["id"] if number else "")
-        )
+        words, _, summary = match["rest"].partition(" summary: ")
+        said = fields_of(f"{match['id']} {words}")
+        events.append(Event(match["source"], match["kind"], summary, said.get("event_id", ""), said.get("from", "")))
     return Prompt(
         worker=name[1] if name else "",
         repository=repository[0] if repository else "",

@@ -25,8 +25,10 @@ from adapters.scripted.shell import Shell
 from adapters.scripted.work import Bench
 from agensh.errors import AgenshError
 
-PIECES = 4  # pieces of work in one turn, at most
-TURN_SECONDS = 15.0  # after this no further piece is begun in a turn
+PIECES = 20  # pieces of work in one turn, at most
+TURN_SHARE = 1 / 8  # of the time left: after this no further piece is begun in a turn
+SHORTEST_TURN, LONGEST_TURN = 10.0, 60.0  # seconds, whatever the share is
+MARGIN = 2.0  # a piece is begun only when this many times the longest piece so far is left
 _CLAIM_TRIES = 5
 
 
@@ -42,6 +44,7 @@ async def run_turn(
     state.worker = state.worker or told.worker
     state.repository = told.repository or state.repository
     state.reference = told.reference or state.reference
+    state.deadline = told.deadline or state.deadline
     missing = [name for name in ("worker", "repository", "reference") if not getattr(state, name)]
     if missing:
         raise NotBriefed(f"The prompt does not name my {', '.join(missing)}.")
@@ -70,7 +73,9 @@ class Brain:
 
     async def turn(self, told: Prompt) -> str:
         """Work until the turn's share is done; return what to say at its end."""
-        began = time.monotonic()
+        began = time.time()
+        share = self._left(began) * TURN_SHARE
+        until = began + min(max(share, SHORTEST_TURN), LONGEST_TURN)
         self.state.winding_down |= told.has("wind_down")
         await self.clone.ensure()
         await self.desk.look(told)
@@ -85,6 +90,7 @@ class Brain:
         if self.state.finished:
             return "Nothing is left to do: the last call was answered."
         for number in range(PIECES):
+            piece_began = time.time()
             if self.state.job is None and not await self._take(told, number):
                 break
             try:
@@ -92,14 +98,18 @@ class Brain:
             except GivenUp as given_up:
                 said.append(str(given_up))
             await self.desk.react()
-            waits = self.state.job is not None
-            if waits or time.monotonic() - began > TURN_SECONDS:
+            now = time.time()
+            self.state.longest = max(self.state.longest, now - piece_began)
+            if self.state.job is not None or now > until:
                 break
         return " ".join(said) or "I found nothing to do: every area is taken, merged or audited."
 
+    def _left(self, now: float) -> float:
+        return max(0.0, self.state.deadline - now) if self.state.deadline else float("inf")
+
     async def _take(self, told: Prompt, number: int) -> bool:
         """Choose and claim a piece of work; False when there is none or the run winds down."""
-        if self.state.winding_down:
+        if self.state.winding_down or self._left(time.time()) < MARGIN * self.state.longest:
             return False
         audits = IDLE_AUDITS if told.has("idle") else AUDITS
         for attempt in range(_CLAIM_TRIES):

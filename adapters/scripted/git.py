@@ -116,9 +116,16 @@ class Clone:
             await self._git("merge", "--abort", check=False)
         return done.ok
 
-    async def contains(self, commit: str, branch: str = "origin/main") -> bool:
-        """Say whether a branch has a commit."""
-        return (await self._git("merge-base", "--is-ancestor", commit, branch, check=False)).ok
+    async def changed(self, old: str, new: str) -> list[str]:
+        """Return the paths that differ between two commits."""
+        return (await self._git("diff", "--name-only", "--no-renames", old, new)).output.splitlines()
+
+    async def discard(self, branch: str) -> None:
+        """Give up a branch, here and on the forge, which closes its pull request."""
+        await self._git("checkout", "--quiet", "--force", "--detach", "origin/main", check=False)
+        await self._git("branch", "--quiet", "-D", branch, check=False)
+        if (await self._git("rev-parse", "--verify", "--quiet", f"origin/{branch}", check=False)).ok:
+            await self._git("push", "--quiet", "origin", "--delete", branch, check=False)
 
     async def last_author(self, path: str) -> str:
         """Return who changed a file last on main; empty when nobody."""

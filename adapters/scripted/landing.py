@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -15,7 +15,9 @@ ROUNDS = 8
 _CHECK_LIMIT = 300.0  # seconds of the whole check
 _CASES = re.compile(r"^(\d+) of (\d+) cases pass", re.MULTILINE)
 _BROKEN = re.compile(r"^FAIL (?P<id>\S+)", re.MULTILINE)
-_PAUSE = 0.5  # seconds before another round; doubled, at most 4
+_TESTS = re.compile(r"tests/(?P<tool>[^/]+)\.jsonl")
+_PAUSE = 0.2  # seconds before another round after a refusal; doubled
+_LONGEST_PAUSE = 4.0  # seconds
 
 
 class Verdict(StrEnum):
@@ -61,12 +63,24 @@ def read_check(ok: bool, output: str) -> Check:
 
 
 class Lander:
-    """Lands branches of one clone. `registry` is the shared file in which both sides of a conflict only add lines."""
+    """Lands branches of one clone.
 
-    def __init__(self, clone: Clone, tools: Tools, registry: str, react: Callable[[], Awaitable[None]]) -> None:
+    `registry` is the shared file in which both sides of a conflict only add lines; `sources` matches the path of a
+    tool's own module (group `tool`); `react` is called between rounds.
+    """
+
+    def __init__(
+        self,
+        clone: Clone,
+        tools: Tools,
+        registry: str,
+        sources: re.Pattern[str],
+        react: Callable[[], Awaitable[None]],
+    ) -> None:
         self.clone = clone
         self.tools = tools
         self.registry = registry
+        self.sources = sources
         self.react = react
 
     def resolve(self, path: str, base: str, ours: str, theirs: str) -> str | None:
@@ -75,9 +89,9 @@ class Lander:
             return union(base, ours, theirs)
         return None
 
-    async def check(self) -> Check:
-        """Build and run all the team's cases."""
-        done = await self.clone.shell.run(["python3", "check.py"], self.clone.path, timeout=_CHECK_LIMIT)
+    async def check(self, tools: Sequence[str] = ()) -> Check:
+        """Build and run all the team's cases, or those of some tools."""
+        done = await self.clone.shell.build(["python3", "check.py", *tools], self.clone.path, timeout=_CHECK_LIMIT)
         return read_check(done.ok, done.output)
 
     async def land(self, branch: str, tool: str, title: str, body: str) -> Landing:
@@ -100,32 +114,60 @@ class Lander:
                 result.verdict, result.sha = Verdict.LANDED, main
                 return result
             if head != checked:
-                check = await self.check()
-                result.check = check.summary
+                check = await self.check(await self._scope(checked, head, tool))
+                result.check = result.check or check.summary
                 if not check.ok and (tool in check.broken or not check.broken):
                     result.verdict, result.reason = Verdict.WRONG, check.summary
                     return result
                 checked = head
-            if not await self.clone.push(branch):
-                await self.clone.take_in(branch)
-                continue
-            opened = await self.tools.call("forge_pull_open", branch=branch, title=title, body=body)
-            result.pull = opened.number("pull") or opened.number("number") or result.pull
-            if not result.pull:
-                result.reason = opened.text[:200]
+                if await self.clone.fetch() != main:
+                    # Others were faster; better taken in now than refused by the forge.
+                    continue
+            if not await self._merge(branch, title, body, result):
                 return result
-            answer = await self.tools.call("forge_pull_merge", number=result.pull)
-            if answer.fields.get("status") == "merged":
-                result.verdict, result.sha = Verdict.LANDED, answer.fields.get("sha", "")
-                return result
-            result.reason = _first_sentence(answer)
-            if answer.fields.get("status") == "closed":
+            if result.verdict is Verdict.LANDED:
                 return result
             await asyncio.sleep(pause)
-            pause = min(4.0, pause * 2)
+            pause = min(_LONGEST_PAUSE, pause * 2)
         return result
 
+    async def _merge(self, branch: str, title: str, body: str, result: Landing) -> bool:
+        """Push, open, merge, once; False when another round is of no use."""
+        if not await self.clone.push(branch):
+            result.reason = "the forge rejected the push"
+            return await self.clone.take_in(branch)
+        opened = await self.tools.call("forge_pull_open", branch=branch, title=title, body=body)
+        result.pull = opened.number("pull") or result.pull
+        if not result.pull:
+            result.reason = _last_line(opened)
+            return False
+        answer = await self.tools.call("forge_pull_merge", number=result.pull)
+        status = answer.fields.get("status")
+        if status == "merged":
+            result.verdict, result.sha = Verdict.LANDED, answer.fields.get("sha", "")
+            return True
+        result.reason = _last_line(answer)
+        return status != "closed"
 
-def _first_sentence(answer: Result) -> str:
+    async def _scope(self, checked: str, head: str, tool: str) -> list[str]:
+        """Return the tools whose cases are due after more of main was taken in; an empty list means all.
+
+        What was checked before and has not changed since need not be checked again, which keeps the time short in which
+        others can be faster once more. A change of anything that all tools share makes the whole check due.
+        """
+        if not checked:
+            return []
+        due = {tool}
+        for path in await self.clone.changed(checked, head):
+            if path == self.registry:
+                continue
+            own = self.sources.fullmatch(path) or _TESTS.fullmatch(path)
+            if own is None:
+                return []
+            due.add(own["tool"])
+        return sorted(due)
+
+
+def _last_line(answer: Result) -> str:
     lines = [line for line in answer.text.splitlines() if line.strip()]
-    return lines[-1][:200] if lines else "the merge was refused"
+    return lines[-1][:200] if lines else "the forge refused without a reason"

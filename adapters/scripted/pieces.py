@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 from pathlib import Path
 
@@ -39,7 +40,8 @@ class Pieces:
         self.clone = clone
         self.bench = bench
         self.desk = desk
-        self.lander = Lander(clone, tools, playbook.dispatch_path, desk.react)
+        sources = re.escape(playbook.source_path("TOOL")).replace("TOOL", r"(?P<tool>[^/]+)")
+        self.lander = Lander(clone, tools, playbook.dispatch_path, re.compile(sources), desk.react)
 
     def title(self, tool: str) -> str:
         """Return what a tool's area is about."""
@@ -77,7 +79,7 @@ class Pieces:
     async def main_builds(self) -> bool:
         """Build main as it is now."""
         await self.clone.start("main")
-        return (await self.clone.shell.run(["sh", "compile.sh"], self.clone.path)).ok
+        return (await self.clone.shell.build(["sh", "compile.sh"], self.clone.path)).ok
 
     # core
 
@@ -89,7 +91,7 @@ class Pieces:
                 return await self._give_up("it is on main already")
             await self.clone.start(job.branch)
             write_files(self.clone.path, self.playbook.core_files())
-            built = await self.clone.shell.run(["sh", "compile.sh"], self.clone.path)
+            built = await self.clone.shell.build(["sh", "compile.sh"], self.clone.path)
             if not built.ok:
                 return await self._give_up(f"compile.sh fails: {built.output.strip()[-120:]}")
             await self.clone.commit(self.playbook.core_title)
@@ -125,16 +127,20 @@ class Pieces:
         if landing.verdict is not Verdict.LANDED:
             return await self._give_up(landing.reason)
         await self._publish(landing, self._files(), self.title(job.tool))
-        return self._done(f"{job.tool} is on main (pull request {landing.pull}).")
+        return self._done(f"{job.tool} is on main{_number(job)}.")
 
     async def _prepare(self) -> None:
         """Build the tool beside the repository and compare it until ordinary use agrees."""
         job = self.job
-        place = self.clone.path.with_name("scratch")
-        shutil.rmtree(place, ignore_errors=True)
-        main = {path: await self.clone.show(path) for path in self.playbook.core_files()}
-        # While the core is in work, the one that the playbook would build stands in for it.
-        write_files(place, {path: main[path] or text for path, text in self.playbook.core_files().items()})
+        await self.clone.fetch()
+        if await self.clone.show(self.playbook.dispatch_path) is not None:
+            await self.clone.start(job.branch)
+            place = self.clone.path
+        else:
+            # While the core is in work, the one that the playbook would build stands in for it.
+            place = self.clone.path.with_name("scratch")
+            shutil.rmtree(place, ignore_errors=True)
+            write_files(place, self.playbook.core_files())
         comparison = await self._improve(place, "basic")
         cases = await self.bench.answer(self.playbook.probes(job.tool, "basic", job.seed)[:CASES])
         job.cases = [case.to_json() for case in cases]
@@ -149,7 +155,7 @@ class Pieces:
             await self.desk.react()
             job.revision = heeded(self.playbook, job.tool, job.revision, self.desk.failures)
             self._write_tool(place)
-            await self.clone.shell.run(["sh", "compile.sh"], place)
+            await self.clone.shell.build(["sh", "compile.sh"], place)
             comparison = await self.bench.compare(place / "executable", probes, f"{job.tool}, {level} probes")
             if comparison.agrees or job.revision >= self.playbook.revisions(job.tool):
                 return comparison
@@ -201,7 +207,7 @@ class Pieces:
             return await self._give_up(landing.reason)
         await self._publish(landing, self._files(), f"{job.tool} as the reference does it, revision {job.revision}")
         self.state.audited[job.tool] = 1
-        return self._done(f"{job.tool}: the audit's fix is on main (pull request {landing.pull}).")
+        return self._done(f"{job.tool}: the audit's fix is on main{_number(job)}.")
 
     async def _inspect(self) -> str | None:
         """Compare main with the reference on inputs nobody tried; return what to say when nothing is to be fixed."""
@@ -212,7 +218,7 @@ class Pieces:
         known = [
             n for n in range(1, self.playbook.revisions(job.tool) + 1) if self.playbook.source(job.tool, n) == text
         ]
-        await self.clone.shell.run(["sh", "compile.sh"], self.clone.path)
+        await self.clone.shell.build(["sh", "compile.sh"], self.clone.path)
         probes = self.playbook.probes(job.tool, "wide", job.seed)
         program = self.clone.path / "executable"
         comparison = await self.bench.compare(program, probes, f"{job.tool}, wide probes")
@@ -286,11 +292,12 @@ class Pieces:
         if not await self.clone.resume(job.branch):
             await self._give_up("my branch is gone")
         landing = await self.lander.land(job.branch, job.tool, title, f"{body}\n\nClaim {job.claim}.")
+        job.pull = landing.pull or job.pull
         if landing.verdict is Verdict.LANDED:
-            job.pull, job.sha = landing.pull or job.pull, landing.sha
+            job.sha = landing.sha
             if landing.conflicts and landing.author not in ("", self.state.worker):
                 text = f"{job.tool}: we both changed {self.playbook.dispatch_path}; I kept your lines and mine."
-                await self.desk.tell(landing.author, f"conflict/{job.claim}", text)
+                await self.desk.tell(landing.author, f"conflict/{landing.author}", text)
             self._step("landed")
         return landing
 
@@ -313,10 +320,18 @@ class Pieces:
 
     async def _give_up(self, reason: str) -> str:
         job = self.job
+        if job.pull:
+            await self.tools.call("forge_comment", number=job.pull, body=f"I give this up: {reason}.")
+        await self.clone.discard(job.branch)
         await self.desk.release(job.claim)
         self.state.job = None
         self.desk.save()
         raise GivenUp(f"I gave up {job.tool} ({job.claim}): {reason}.")
+
+
+def _number(job: Job) -> str:
+    # Unknown when I was killed between the merge and its answer.
+    return f" (pull request {job.pull})" if job.pull else ""
 
 
 def write_files(root: Path, files: dict[str, str]) -> None:

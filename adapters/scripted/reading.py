@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from agensh.entries import EntryType
 
@@ -26,6 +27,10 @@ _EVENT = re.compile(
 _NAME = re.compile(rf"\b({_WORKER})\b")
 _REPOSITORY = re.compile(r"https?://[^\s`'\"<>()]+\.git\b")
 _REFERENCE = re.compile(r"reference[^\n`]{0,80}?[`:]\s*(?P<path>/[^\s`]+)", re.IGNORECASE)
+_DURATION = re.compile(r"(\d+(?:\.\d+)?) (h|min|s)\b")
+_SECONDS = {"h": 3600.0, "min": 60.0, "s": 1.0}
+_LEFT = re.compile(r"^(?P<duration>[\d. hmins]+) (?:is|are) left\b", re.MULTILINE)
+_LASTS = re.compile(r"\bThe run lasts (?P<duration>[\d. hmins]+) from\b")
 _AREA = re.compile(r"(?P<audit>audit )?(?P<tool>[A-Za-z0-9_-]+): ")
 
 
@@ -65,6 +70,8 @@ class Event:
     id: str = ""
     sender: str = ""
     """direct_message only."""
+    observed_at: float = 0.0
+    """Epoch seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +81,8 @@ class Prompt:
     worker: str = ""
     repository: str = ""
     reference: str = ""
+    deadline: float = 0.0
+    """When the run ends, epoch seconds; 0 when it does not say."""
     events: tuple[Event, ...] = ()
     context: tuple[BoardLine, ...] = field(default=())
 
@@ -93,14 +102,33 @@ def read_prompt(text: str) -> Prompt:
     for match in _EVENT.finditer(text):
         words, _, summary = match["rest"].partition(" summary: ")
         said = fields_of(f"{match['id']} {words}")
-        events.append(Event(match["source"], match["kind"], summary, said.get("event_id", ""), said.get("from", "")))
+        events.append(
+            Event(match["source"], match["kind"], summary, said.get("event_id", ""), said.get("from", ""), _epoch(said))
+        )
     return Prompt(
         worker=name[1] if name else "",
         repository=repository[0] if repository else "",
         reference=reference["path"].rstrip(".,;") if reference else "",
+        deadline=_deadline(head, events),
         events=tuple(events),
         context=tuple(board_lines(shared)),
     )
+
+
+def _epoch(said: dict[str, str]) -> float:
+    try:
+        return datetime.fromisoformat(said["observed_at"]).timestamp()
+    except (KeyError, ValueError):
+        return 0.0
+
+
+def _deadline(text: str, events: Sequence[Event]) -> float:
+    """Add what the prompt says is left to the time of the control event that says it."""
+    said = _LEFT.search(text) or _LASTS.search(text)
+    times = [event.observed_at for event in events if event.source == "control" and event.observed_at]
+    if said is None or not times:
+        return 0.0
+    return max(times) + sum(float(number) * _SECONDS[unit] for number, unit in _DURATION.findall(said["duration"]))
 
 
 def fields_of(text: str) -> dict[str, str]:

@@ -51,6 +51,10 @@ class State:
     worker: str = ""
     repository: str = ""
     reference: str = ""
+    deadline: float = 0.0
+    """When the run ends, as far as the prompts told; epoch seconds, 0: unknown."""
+    longest: float = 5.0
+    """Seconds my longest piece of work has taken."""
     turns: int = 0
     introduced: bool = False
     winding_down: bool = False

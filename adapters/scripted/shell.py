@@ -7,12 +7,13 @@ import itertools
 import os
 import shlex
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from adapters.base import ToolActivity
+from agensh.trial import STERILE_ENV
 
 _TAIL = 1500  # characters of output in the report
 _OUTPUT_CAP = 1 << 20  # bytes kept of a command's output
@@ -38,12 +39,18 @@ class Shell:
         self._report = report
         self._ids = itertools.count(1)
 
-    async def run(self, command: Sequence[str], cwd: Path, *, timeout: float = 120.0) -> Done:
+    async def build(self, command: Sequence[str], cwd: Path, *, timeout: float = 300.0) -> Done:
+        """Run a build or a check as the grader does: with nothing of this machine's environment."""
+        return await self.run(command, cwd, timeout=timeout, env=STERILE_ENV)
+
+    async def run(
+        self, command: Sequence[str], cwd: Path, *, timeout: float = 120.0, env: Mapping[str, str] | None = None
+    ) -> Done:
         """Run a command; code 124 when it took longer than `timeout` seconds."""
         process = await asyncio.create_subprocess_exec(
             *command,
             cwd=cwd,
-            env=_environment(),
+            env=_environment() if env is None else env,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,

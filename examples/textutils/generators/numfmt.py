@@ -4,7 +4,7 @@ from generators.inputs import use
 
 
 def big(r):
-    return r.randint(10**6, 10**r.randint(7, 13))
+    return r.randint(10**6, 10 ** r.randint(7, 13))
 
 
 def column(r):
@@ -22,7 +22,10 @@ ORDINARY = [
 ]
 
 EDGE = [
-    lambda r: use(f"numfmt --to=iec --round={r.pick('up', 'down', 'from-zero', 'towards-zero', 'nearest')} {r.randint(1025, 99999)}"),
+    lambda r: use(
+        "numfmt --to=iec"
+        f" --round={r.pick('up', 'down', 'from-zero', 'towards-zero', 'nearest')} {r.randint(1025, 99999)}"
+    ),
     lambda r: use(f"numfmt --padding={r.randint(8, 14)} --to=iec {r.randint(1, 10**6)}"),
     lambda r: use(f"numfmt --padding=-{r.randint(8, 14)} --suffix=B {r.randint(1, 10**6)}"),
     lambda r: use(f"numfmt --suffix=B --from=iec {r.randint(1, 99)}K{r.pick('B', '')}"),

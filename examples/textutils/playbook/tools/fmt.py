@@ -1,7 +1,7 @@
 """fmt: fill paragraphs. Of all ways to break a paragraph the one with the least cost is taken.
 
-The costs are those of the reference, found by comparing: a line pays for its distance from the goal, for its difference
-to the next, for widows and orphans; ends of sentences and punctuation are cheap places, dots inside sentences dear ones.
+A line pays for its distance from the goal, for its difference to the next, for widows and orphans; ends of sentences
+and punctuation are cheap places to break, dots inside sentences dear ones.
 """
 
 import cli

@@ -53,7 +53,7 @@ class Settings:
         rest = rest[len(flags) :]
         width, letter, after = rest.partition("f")
         whole, dot, places = width.partition(".")
-        if place < 0 or not letter or not (whole + places).isdigit() and whole + places:
+        if place < 0 or not letter or not (whole + places + "0").isdigit():
             raise cli.Failure(f"invalid format '{text}', directive must be %[0]['][-][N][.][N]f")
         self.before, self.after = text[:place], after
         if dot:
@@ -191,10 +191,9 @@ def human(value, settings):
     while abs(top) >= base * bottom:
         bottom *= base
         power += 1
+    places = 1 if abs(top) < 10 * bottom else 0
     if settings.places is not None:
         places = min(3 * power, settings.places)
-    else:
-        places = 1 if abs(top) < 10 * bottom else 0
     scaled = rounded((top * 10**places, bottom), settings.rounding)
     if abs(scaled) >= base * 10**places:
         scaled = rounded((scaled, base), "from-zero") if scaled % base else scaled // base

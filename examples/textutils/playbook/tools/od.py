@@ -18,9 +18,10 @@ WIDTHS = {
     "x": {1: 2, 2: 4, 4: 8, 8: 16},
 }
 SIZES = {"C": 1, "S": 2, "I": 4, "L": 8}
-NAMES = (
-    "nul soh stx etx eot enq ack bel bs ht nl vt ff cr so si dle dc1 dc2 dc3 dc4 nak syn etb can em sub esc fs gs rs us sp"
-).split()
+NAMES = """
+nul soh stx etx eot enq ack bel bs ht nl vt ff cr so si
+dle dc1 dc2 dc3 dc4 nak syn etb can em sub esc fs gs rs us sp
+""".split()
 ESCAPES = {0: "\\0", 7: "\\a", 8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r"}
 ADDRESSES = {"d": "{:07d}", "o": "{:07o}", "x": "{:06x}", "n": ""}
 

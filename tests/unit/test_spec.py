@@ -2,8 +2,10 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from agensh.errors import SpecError
 from agensh.launch.examples import example
@@ -16,7 +18,7 @@ REBUILD = {
 REPO = {"team": {"name": "demo"}, "task": {"kind": "repo", "goal": "goal.md", "acceptance": "make test"}}
 
 
-def changed(base: dict, path: str, value: object) -> dict:
+def changed(base: dict[str, Any], path: str, value: object) -> dict[str, Any]:
     section, key = path.split(".")
     return base | {section: base.get(section, {}) | {key: value}}
 
@@ -123,5 +125,7 @@ def test_every_key_is_documented():
     text = (Path(__file__).parents[2] / "docs" / "spec.md").read_text()
     for section, field in TeamSpec.model_fields.items():
         assert f"## `[{section}]`" in text
+        assert isinstance(field.annotation, type)
+        assert issubclass(field.annotation, BaseModel)
         for key in field.annotation.model_fields:
             assert f"| `{key}` |" in text, f"{section}.{key} is not in docs/spec.md"

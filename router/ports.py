@@ -51,6 +51,13 @@ class NoticeDesk(Protocol):
         """
         ...
 
+    def worker_read(self, sender: str, before: float, limit: int) -> None:
+        """The worker read its messages from `sender` (empty: the task channel) by itself, as they were at `before`.
+
+        What the newest `limit` posts of that reading surely held is not announced again.
+        """
+        ...
+
 
 class WorkerPort(Protocol):
     """One worker as the MCP endpoint sees it."""

@@ -175,6 +175,10 @@ class BoardClient:
             raise ServiceError(SERVICE, 0, f"the stream broke ({type(error).__name__})", retryable=True) from error
         raise ServiceError(SERVICE, 0, "the stream was cut", retryable=True)
 
+    async def whoami(self) -> str:
+        """Return whose token this is."""
+        return str((await self._get("/tokens/self"))["worker"])
+
     async def create_token(self, worker: str, *, role: str = "worker") -> str:
         """Make a token for this board (admins)."""
         body = {"worker": worker, "board": self.board, "role": role}

@@ -34,6 +34,14 @@ class TokenOut(BaseModel):
     token: str
 
 
+class Owner(BaseModel):
+    """Whose a token is, and what for; an admin's has no board."""
+
+    worker: str
+    board: str
+    role: Role
+
+
 class Revoked(BaseModel):
     """How many tokens were revoked."""
 
@@ -49,6 +57,12 @@ async def create(wanted: TokenIn, service: Service, caller: Caller) -> dict[str,
     token = await service.tokens.create(worker, wanted.role, board, service.clock.time())
     board = "" if wanted.role is Role.ADMIN else board
     return {"worker": worker, "board": board, "role": wanted.role, "token": token}
+
+
+@router.get("/tokens/self", response_model=Owner, responses=errors())
+async def own(caller: Caller) -> dict[str, Any]:
+    """Say whose the token of this request is."""
+    return {"worker": caller.name, "board": caller.board or "", "role": caller.role}
 
 
 @router.delete("/tokens/{worker}", response_model=Revoked, responses=errors(422, 507) | {404: {"model": ErrorBody}})

@@ -1,0 +1,5 @@
+"""Which module is which tool: one line a tool, new ones at the end."""
+
+TOOLS = {
+    # "tool": "module",
+}

@@ -205,7 +205,7 @@ async def test_odd_frames_are_passed_over() -> None:
             "null",
             '"event"',
             '{"event":"posted","seq":"x"}',
-            '{"event":"hello","data":[],"seq":0}',
+            '{"event":"hello","data":[1],"seq":0}',
         ):
             await server.connections[-1].send(odd)
         await server.send(

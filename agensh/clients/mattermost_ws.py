@@ -14,7 +14,7 @@ import asyncio
 import json
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 from urllib.parse import urlencode
@@ -123,10 +123,10 @@ class MattermostSocket:
         self._answered = self._action_seq
         self._task = asyncio.create_task(self._run(self._socket), name="chat websocket")
 
-    def __aiter__(self) -> AsyncIterator[ChatSignal]:
+    def __aiter__(self) -> AsyncGenerator[ChatSignal, None]:
         return self.signals()
 
-    async def signals(self) -> AsyncIterator[ChatSignal]:
+    async def signals(self) -> AsyncGenerator[ChatSignal, None]:
         """Yield what is pushed; ServiceError once the connection is gone and everything received was yielded."""
         while True:
             while self._queue:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from itertools import count
 from pathlib import Path
@@ -210,7 +210,7 @@ class Silence:
     async def disconnect(self) -> None:
         pass
 
-    async def signals(self) -> AsyncIterator[ForgeSignal]:
+    async def signals(self) -> AsyncGenerator[ForgeSignal, None]:
         await asyncio.Event().wait()
         yield ForgeSignal("ping")
 

@@ -151,3 +151,8 @@ async def test_cookies_are_refused() -> None:
         await connection.get("/")
         assert seen == [None, None]
         assert len(connection.cookies.jar) == 0
+
+
+async def test_a_page_of_a_proxy_is_no_answer() -> None:
+    with pytest.raises(ServiceError, match="The service answered 200: the answer is not JSON"):
+        http.read_json(httpx.Response(200, text="<html>"), "The service")

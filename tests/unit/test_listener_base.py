@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 
 import pytest
 
@@ -42,7 +42,7 @@ class Channel:
     async def disconnect(self) -> None:
         self.disconnected += 1
 
-    async def signals(self) -> AsyncIterator[str]:
+    async def signals(self) -> AsyncGenerator[str, None]:
         yield "something"
         await self.cut.wait()
         self.cut.clear()

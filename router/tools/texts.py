@@ -25,6 +25,16 @@ def clip(text: str, room: int) -> str:
     return text[:room] + mark
 
 
+def clip_newest(rows: list[str], room: int) -> list[str]:
+    """Keep the first rows that fit in `room` characters, at least one."""
+    used = 0
+    for kept, row in enumerate(rows):
+        used += len(row) + 1
+        if used > room:
+            return rows[: max(1, kept)]
+    return rows
+
+
 def clip_oldest(rows: list[str], room: int) -> tuple[list[str], int]:
     """Keep the last rows that fit in `room` characters; return them and how many were left out."""
     used = 0

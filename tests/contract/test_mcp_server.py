@@ -452,3 +452,12 @@ async def test_a_long_board_is_cut_to_its_newest_entries(ask: Ask, board: Runnin
     lines = text.splitlines()
     assert lines[1].endswith("older entries left out to keep this short: board_grep finds them, or narrow with type=.")
     assert lines[-1].startswith("G200 ")
+    seen, after = 0, 1
+    while True:
+        _, text = await ask("board_read", after=after)
+        first = dict(word.split("=") for word in text.split("\n", 1)[0].split())
+        seen, after = seen + int(first["entries"]), int(first["last"])
+        if "Newer entries may follow" not in text:
+            break
+        assert text.endswith(f"board_read(after={after}).")
+    assert (seen, after) == (199, 200)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
@@ -16,7 +17,13 @@ from typing import Any
 
 import pytest
 
+from agensh.clock import SystemClock
+from agensh.entries import Entry, EntryType
+from router.mcp.notices import PendingMessage
+from router.mcp.server import create_mcp_app
 from tests.support.pending_server import PendingServer, pending_server
+from tests.support.uvicorn_server import serving
+from tests.support.workers import StubWorker
 
 FAIL = "[demo-worker2/FAIL +0.1m] tabs break the parser (G1)"
 BLOCK = {"type": "text", "text": f"[agensh notices]\n{FAIL}"}
@@ -484,3 +491,34 @@ def test_the_shim_is_small(
     with capsys.disabled():
         print(f"\nshim: {kilobytes / 1024:.1f} MiB resident")  # noqa: T201 - a measurement
     assert kilobytes <= 30 * 1024
+
+
+async def test_direct_messages_come_from_the_node_host(start: Callable[..., Session]) -> None:
+    """The host hands out once and hears with the next call that it arrived."""
+    clock = SystemClock()
+    worker = StubWorker("demo-worker1", clock)
+    worker.desk.messages.append(PendingMessage("e7", "demo-worker2", "yours is `sort`", clock.time()))
+    worker.desk.entries += [Entry(1, "demo-worker2", EntryType.FAIL, "tabs", clock.time())]
+    async with serving(create_mcp_app({worker.name: worker}, clock=clock)) as url:
+        session = start(
+            *[step for n in (1, 2, 3) for step in (["read", 1], write(message(result(n))))],
+            ["drain"],
+            AGENSH_PENDING_URL=f"{url}/pending/demo-worker1",
+            AGENSH_MCP_TOKEN=worker.token,
+        )
+
+        async def tool_call(number: int) -> list[str]:
+            session.send(call(number))
+            line = await asyncio.to_thread(session.line)
+            return [block["text"] for block in json.loads(line)["result"]["content"][1:]]
+
+        assert await tool_call(1) == [
+            "[agensh notices]\n[demo-worker2/DM +0.0m] yours is `sort`\n[demo-worker2/FAIL +0.0m] tabs (G1)"
+        ]
+        assert worker.desk.acknowledged == []
+        assert await tool_call(2) == []
+        assert worker.desk.acknowledged == ["e7", "g1"]
+        worker.desk.entries += [Entry(2, "demo-worker2", EntryType.FACT, "spaces", clock.time())]
+        assert await tool_call(3) == ["[agensh notices]\n[demo-worker2/FACT +0.0m] spaces (G2)"]
+        session.stdin.close()
+        await asyncio.to_thread(session.process.wait, PATIENCE)

@@ -57,7 +57,8 @@ def test_the_last_of_two_members_of_one_name_counts() -> None:
 def test_output_schemas_go_and_nothing_else() -> None:
     text = (
         '{"tools":[{"name":"a","outputSchema":{"type":"object"},"inputSchema":{"outputSchema":1}},'
-        '{"outputSchema":{} , "name":"b"},{"name":"c","outputSchema":null},{"outputSchema":{}},{"name":"d"}],"nextCursor":"x"}'
+        '{"outputSchema":{} , "name":"b"},{"name":"c","outputSchema":null},{"outputSchema":{}},{"name":"d"}],'
+        '"nextCursor":"x"}'
     )
     changed = apply(text, schema_edits(text, 0))
     assert changed == (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import socket
 import sys
 
@@ -30,13 +31,13 @@ class BoardServer(uvicorn.Server):
 
     async def announce(self, service: BoardService, sockets: list[socket.socket]) -> None:
         """Tell the operator where the board answers, and how to get the first token."""
-        for listening in sockets:
-            host, port = listening.getsockname()[:2]
-            sys.stderr.write(f"board: http://{f'[{host}]' if ':' in host else host}:{port}\n")
         settings = service.settings
         if not settings.admin_token.get_secret_value() and not await service.tokens.any_stored():
             where = f"--db '{_shown(settings.db)}'" if settings.db else f"--data {shlex.quote(settings.data)}"
             sys.stderr.write(f"board: nobody has a token yet; make one: agensh board token NAME {where}\n")
+        for listening in sockets:
+            host, port = listening.getsockname()[:2]
+            sys.stderr.write(f"board: http://{f'[{host}]' if ':' in host else host}:{port}\n")
         sys.stderr.flush()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -83,9 +84,19 @@ def serve(settings: BoardSettings) -> None:
     with listen(settings.host, settings.port) as listening:
         prepare(database_url(settings))  # before the server starts, so that a bad database is one sentence
         server = new_server(create_app(settings))
-        server.run(sockets=[listening])
+        # uvicorn stops on these signals and then raises them again; having stopped cleanly is a success.
+        before = {number: signal.signal(number, _stopped) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            server.run(sockets=[listening])
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
     if not server.started:
         raise AgenshError("The board service did not start; the lines above say why.")
+
+
+def _stopped(_number: int, _frame: object) -> None:
+    """Do nothing: the server has stopped already."""
 
 
 def _shown(db: str) -> str:

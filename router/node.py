@@ -136,9 +136,9 @@ class NodeHost:
 
     async def _worker(self, name: str, number: int, shared: Shared) -> None:
         router = self.routers[name]
-        secrets = self._secrets.workers[name]
-        listeners = self._backends.listeners(name, secrets, router.clients, router.queue, shared.channel_id)
         try:
+            secrets = self._secrets.workers[name]
+            listeners = self._backends.listeners(name, secrets, router.clients, router.queue, shared.channel_id)
             await self._clock.sleep(number * LISTEN_SPREAD)
             index = self._info.spec.worker_names.index(name)
             await router.run(shared.run_clock.start_of(index), listeners, grace=self._grace)

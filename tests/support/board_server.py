@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -49,10 +50,15 @@ class RunningBoard:
 
 @asynccontextmanager
 async def serving_board(
-    settings: BoardSettings, *, clock: Clock | None = None, board: str = "main"
+    settings: BoardSettings, *, clock: Clock | None = None, board: str = "main", send_buffer: int | None = None
 ) -> AsyncIterator[tuple[RunningBoard, BoardService]]:
-    """Serve a board in the test's own event loop, over real sockets: for manual clocks and for looking inside."""
+    """Serve a board in the test's own event loop, over real sockets: for manual clocks and for looking inside.
+
+    `send_buffer` bounds the bytes that the kernel takes for a reader that reads nothing.
+    """
     listening = listen("127.0.0.1", 0)
+    if send_buffer is not None:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
     app = create_app(settings, clock=clock)
     server = new_server(app)
     task = asyncio.create_task(server.serve(sockets=[listening]))

@@ -11,7 +11,7 @@ from router.tools.registry import Argument, Call, Refused, Tool
 from router.tools.texts import TEXT_ROOM, clip_newest, clip_oldest, minutes
 
 TYPES = tuple(str(type_) for type_ in EntryType)
-PENDING_ROOM = 20_000  # characters of one board_pending
+PENDING_ROOM = 7_500  # characters of one board_pending; longer results are shown shortened
 
 
 class BoardPort(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agensh.clock import utc
 
-TEXT_ROOM = 60_000  # characters of one result: below every harness's limit also at 2.4 characters a token
+TEXT_ROOM = 40_000  # characters of one result; Claude Code shows results of up to 50,000 whole, see router.mcp.notices
 
 
 def minutes(since: float, now: float) -> str:

@@ -26,7 +26,7 @@ from tests.support.uvicorn_server import serving
 from tests.support.workers import StubWorker
 
 FAIL = "[demo-worker2/FAIL +0.1m] tabs break the parser (G1)"
-BLOCK = {"type": "text", "text": f"[agensh notices]\n{FAIL}"}
+BLOCK = {"type": "text", "text": f"\n[agensh notices]\n{FAIL}"}
 PATIENCE = 20.0  # seconds
 
 
@@ -328,22 +328,28 @@ def test_what_does_not_fit_comes_with_the_next_results(start: Callable[..., Sess
     assert board.acknowledged == 40
 
 
-@pytest.mark.parametrize("size", [300_000, 99_950])
-def test_large_results(start: Callable[..., Session], board: PendingServer, size: int) -> None:
-    for seq in range(1, 4):
+@pytest.mark.parametrize(("size", "shown"), [(20_000, True), (47_930, True), (47_990, False), (300_000, False)])
+def test_large_results(start: Callable[..., Session], board: PendingServer, size: int, shown: bool) -> None:
+    """In front, short enough for a preview, never over the limit; what would be lost with its result waits."""
+    for seq in range(1, 11):
         board.post(seq, f"[demo-worker2/FAIL +0.1m] {'x' * 90} (G{seq})")
     text = "y" * size
     answer = {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": text}]}}
-    session = start(["read", 1], write(message(answer)), ["drain"])
+    steps = [["read", 1], write(message(answer)), ["read", 1], write(message(result(2))), ["drain"]]
+    session = start(*steps)
     session.send(call(1))
-    blocks = json.loads(session.line())["result"]["content"]
-    if size > 100_000:
-        assert [block["text"][:16] for block in blocks] == ["[agensh notices]", text[:16]]
-        assert len(blocks[0]["text"]) <= 1500
-    else:
-        assert [block["text"] for block in blocks[:-1]] == ["[agensh notices]\n3 more: call board_pending"]
-        assert sum(len(block["text"]) for block in blocks) <= 100_000
+    line = session.line()
+    blocks = json.loads(line)["result"]["content"]
     assert blocks[-1]["text"] == text
+    if not shown:
+        assert line == message(answer)
+    else:
+        assert blocks[0]["text"].startswith("[agensh notices]\n")
+        assert blocks[0]["text"].endswith(" more: call board_pending\n")
+        assert len(blocks[0]["text"]) <= 450
+        assert len(blocks[0]["text"]) + size <= 48_000
+    session.send(call(2))
+    assert f"({'G10' if not shown else 'G'}" in json.loads(session.line())["result"]["content"][-1]["text"]
 
 
 def test_what_is_no_json_goes_to_stderr(start: Callable[..., Session]) -> None:
@@ -510,7 +516,7 @@ async def test_direct_messages_come_from_the_node_host(start: Callable[..., Sess
         async def tool_call(number: int) -> list[str]:
             session.send(call(number))
             line = await asyncio.to_thread(session.line)
-            return [block["text"] for block in json.loads(line)["result"]["content"][1:]]
+            return [block["text"].strip() for block in json.loads(line)["result"]["content"][1:]]
 
         assert await tool_call(1) == [
             "[agensh notices]\n[demo-worker2/DM +0.0m] yours is `sort`\n[demo-worker2/FAIL +0.0m] tabs (G1)"

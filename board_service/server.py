@@ -11,7 +11,8 @@ import uvicorn
 from fastapi import FastAPI
 from sqlalchemy import make_url
 
-from agensh.errors import AgenshError, UsageError
+from agensh.errors import AgenshError
+from agensh.serving import BACKLOG, open_socket
 from board_service.app import create_app
 from board_service.database import database_url, prepare
 from board_service.service import BoardService
@@ -48,24 +49,8 @@ class BoardServer(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket; UsageError when the port is taken or the address is not this machine's."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
-        listening.listen(2048)
-    except OSError as error:
-        listening.close()
-        raise UsageError(
-            f"port: {host}:{port} cannot be used ({error.strerror}); choose another with --port."
-        ) from None
-    return listening
-
-
 def new_server(app: FastAPI) -> BoardServer:
-    """Return a server for `app`; run it with `serve(sockets=[listen(…)])`."""
+    """Return a server for `app`; run it with `serve(sockets=[open_socket(…)])`."""
     return BoardServer(
         uvicorn.Config(
             app,
@@ -75,13 +60,14 @@ def new_server(app: FastAPI) -> BoardServer:
             timeout_graceful_shutdown=GRACE,
             timeout_keep_alive=75,
             server_header=False,
+            backlog=BACKLOG,
         )
     )
 
 
 def serve(settings: BoardSettings) -> None:
     """Serve until SIGTERM or SIGINT; UsageError when the port is in use."""
-    with listen(settings.host, settings.port) as listening:
+    with open_socket(settings.host, settings.port, "board") as listening:
         prepare(database_url(settings))  # before the server starts, so that a bad database is one sentence
         server = new_server(create_app(settings))
         # uvicorn stops on these signals and then raises them again; having stopped cleanly is a success.

@@ -7,7 +7,6 @@ import contextlib
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -21,7 +20,8 @@ import pytest
 
 from agensh.clients.board import BoardClient
 from agensh.errors import ServiceError, UsageError
-from board_service.server import listen, serve
+from agensh.serving import open_socket
+from board_service.server import serve
 from board_service.settings import BoardSettings
 from tests.support.mariadb import mariadb_server
 
@@ -190,11 +190,10 @@ def test_a_fresh_folder_then_curl(tmp_path: Path) -> None:
 
 
 def test_a_port_in_use_is_named(tmp_path: Path) -> None:
-    with listen("127.0.0.1", 0) as taken:
+    with open_socket("127.0.0.1", 0, "board") as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(UsageError, match=rf"^port: 127\.0\.0\.1:{port} cannot be used .*--port\.$"):
+        taken.listen()
+        with pytest.raises(UsageError, match=rf"^port: {port} on 127\.0\.0\.1 is already in use"):
             serve(BoardSettings(data=str(tmp_path), port=port))
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-    with pytest.raises(UsageError, match="--port"):
-        listen("192.0.2.1", 0)  # an address of nobody
+    with pytest.raises(UsageError, match="choose another host or port"):
+        open_socket("192.0.2.1", 0, "board")  # an address of nobody

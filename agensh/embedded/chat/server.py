@@ -12,8 +12,8 @@ from typing import Any
 from agensh.embedded.chat.app import create_app
 from agensh.embedded.chat.routes.websocket import MESSAGE_LIMIT
 from agensh.embedded.chat.settings import ChatSettings
-from agensh.embedded.serving import run_server
 from agensh.errors import UsageError
+from agensh.serving import run_server
 
 PORT = 8065
 OPEN_FILES = 65_536

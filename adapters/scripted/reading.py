@@ -25,7 +25,7 @@ _EVENT = re.compile(
     r"^\[event\] (?P<id>event_id=\S+) source=(?P<source>\S+) kind=(?P<kind>\S+)(?P<rest>.*)$", re.MULTILINE
 )
 _NAME = re.compile(rf"\b({_WORKER})\b")
-_REPOSITORY = re.compile(r"https?://[^\s`'\"<>()]+\.git\b")
+_REPOSITORY = re.compile(r"(?:https?|file)://[^\s`'\"<>()]+\.git\b")
 _REFERENCE = re.compile(r"reference[^\n`]{0,80}?[`:]\s*(?P<path>/[^\s`]+)", re.IGNORECASE)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?) (h|min|s)\b")
 _SECONDS = {"h": 3600.0, "min": 60.0, "s": 1.0}

@@ -40,9 +40,10 @@ class _Protocol(asyncio.subprocess.SubprocessStreamProtocol):
 class LocalProcess:
     """A child of this process; the leader of its own group."""
 
-    def __init__(self, process: asyncio.subprocess.Process, ended: asyncio.Event) -> None:
-        self._process = process
-        self._ended = ended
+    def __init__(self, transport: asyncio.SubprocessTransport, protocol: _Protocol) -> None:
+        self._transport = transport
+        self._process = asyncio.subprocess.Process(transport, protocol, asyncio.get_running_loop())
+        self._ended = protocol.ended
         self._stopping = asyncio.Lock()
 
     @property
@@ -96,6 +97,7 @@ class LocalProcess:
                 family.update(descendants(self.pid))
                 self._signal(signal.SIGKILL, family)
                 await asyncio.wait_for(self._all_gone(family), _REAP)
+            self._transport.close()
 
     def _signal(self, number: signal.Signals, family: dict[int, int]) -> None:
         with suppress(ProcessLookupError):
@@ -138,7 +140,7 @@ class LocalRuntime:
             raise HarnessUnavailable(f"{command[0]} cannot be started: {error.strerror}.") from error
         finally:
             os.close(descriptor)
-        return LocalProcess(asyncio.subprocess.Process(transport, protocol, loop), protocol.ended)
+        return LocalProcess(transport, protocol)
 
 
 def _program(name: str, env: Mapping[str, str], cwd: Path) -> str:

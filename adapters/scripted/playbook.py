@@ -105,6 +105,8 @@ class Playbook:
         rows = dispatch.splitlines()
         if line in rows:
             return dispatch
+        if "}" not in rows:
+            raise PlaybookError(f"{self.dispatch_path} has no line with a closing brace alone; {tool} goes before it.")
         end = max(number for number, row in enumerate(rows) if row == "}")
         return "\n".join([*rows[:end], line, *rows[end:]]) + "\n"
 

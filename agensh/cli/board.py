@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable
@@ -51,6 +52,7 @@ def serve(
     from board_service.server import serve as run
 
     set_up_logging()
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # the service says itself where it answers
     run(_settings(data=data, db=db, port=port, host=host))
 
 

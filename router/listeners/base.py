@@ -18,6 +18,7 @@ from agensh.clients.http import backoff
 from agensh.clock import Clock
 from agensh.errors import AgenshError, ServiceError
 from router.events import EventSink
+from router.waiting import sleep_or_event
 
 log = logging.getLogger(__name__)
 
@@ -46,21 +47,6 @@ class PushSource(Protocol[S_co]):
     def signals(self) -> AsyncIterator[S_co]:
         """Yield what is pushed; ServiceError when the channel is cut."""
         ...
-
-
-async def wait_for_event(event: asyncio.Event, seconds: float, clock: Clock) -> bool:
-    """Wait until `event` is set, at most that long; return whether it is."""
-    if event.is_set() or seconds <= 0:
-        return event.is_set()
-    waiting = asyncio.ensure_future(event.wait())
-    sleeping = asyncio.ensure_future(clock.sleep(seconds))
-    try:
-        await asyncio.wait({waiting, sleeping}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in (waiting, sleeping):
-            task.cancel()
-        await asyncio.gather(waiting, sleeping, return_exceptions=True)
-    return event.is_set()
 
 
 class Listener(ABC, Generic[S]):
@@ -161,7 +147,7 @@ class Listener(ABC, Generic[S]):
     async def _work_loop(self) -> None:
         attempt = 0
         while True:
-            await wait_for_event(self._wake, self._next_sweep - self.clock.monotonic(), self.clock)
+            await sleep_or_event(self.clock, self._next_sweep - self.clock.monotonic(), self._wake)
             self._wake.clear()
             connected = self._connected
             sweep = self.clock.monotonic() >= self._next_sweep

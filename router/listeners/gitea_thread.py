@@ -71,7 +71,7 @@ async def read_thread(
     else:
         events += teller.changes(before)
     events += [teller.comment(comment) for comment in comments if comment.author != me and comment.id >= first]
-    events += [teller.review(review) for review in reviews if review.author != me and review.state != "PENDING"]
+    events += [event for review in reviews if (event := teller.review(review)) is not None]
     after = ThreadState(
         since=max([comment.updated_at for comment in comments] + [before.since if before else 0.0]),
         state=teller.state,
@@ -155,8 +155,15 @@ class _Teller:
             comment_id=comment.id,
         )
 
-    def review(self, review: Review) -> NewEvent:
-        """A review by somebody else."""
+    def review(self, review: Review) -> NewEvent | None:
+        """A review by somebody else, or the request for one of the worker's own."""
+        if review.state == "REQUEST_REVIEW" and review.author == self.me:
+            author = self.issue.author
+            key = f"gitea:review_request:{review.id}"
+            text = f"{author} asks you to review {self.name}"
+            return self._event(Kind.REVIEW, key, text, review.submitted_at or self.now, author, mentioned=True)
+        if review.author == self.me or review.state in {"PENDING", "REQUEST_REVIEW"}:
+            return None
         verb = {"APPROVED": "approved", "REQUEST_CHANGES": "asks for changes in"}.get(review.state, "reviewed")
         mentioned = mentions(review.body, self.me)
         return self._event(

@@ -216,7 +216,7 @@ async def _conflict(call: Call[WorkerPort], found: Pull) -> Refused:
     forge = call.port.forge
     comparison = await forge.compare(owner, repo, found.merge_base or found.head_sha, found.base_branch)
     files = await forge.pull_files(owner, repo, found.number)
-    newest = [item for item in comparison.commits if len(item.parents) < 2][-CONFLICT_COMMITS:]
+    newest = sorted(comparison.commits, key=lambda item: item.created_at, reverse=True)[:CONFLICT_COMMITS]
     authors = ", ".join(sorted({item.author for item in newest})) or "others"
     lines = [
         f"refused: conflict with {found.base_branch}, which {authors} changed first. You changed {_some(files, 20)}.",

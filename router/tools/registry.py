@@ -211,7 +211,7 @@ class Toolbox(Generic[PortT]):
 
 
 def _failed_line(error: ServiceError) -> str:
-    return f"status=failed service={error.service.split()[0].lower()} code={error.status}"
+    return f"status=failed service={error.service.split()[-1].lower()} code={error.status}"
 
 
 def _failure(error: ServiceError, tool: Tool[Any]) -> str:

@@ -179,15 +179,20 @@ async def test_main_takes_no_push_and_a_worker_can_merge(services: Services, tmp
         assert await forge.pull_files(info.owner, info.repository, opened.number) == ["new.txt"]
 
 
-async def test_the_history_of_a_git_repository_is_kept(services: Services, tmp_path: Path) -> None:
-    source = tmp_path / "source"
-    source.mkdir()
+def new_source(folder: Path) -> Path:
+    """A Git repository with two commits on a branch that is not called main."""
+    folder.mkdir()
     for command in (
         ["init", "--quiet", "--initial-branch=trunk"],
         ["commit", "--quiet", "--allow-empty", "--message", "one"],
         ["commit", "--quiet", "--allow-empty", "--message", "two"],
     ):
-        subprocess.run(["git", "-c", "user.name=w", "-c", "user.email=w@x", *command], cwd=source, check=True)
+        subprocess.run(["git", "-c", "user.name=w", "-c", "user.email=w@x", *command], cwd=folder, check=True)
+    return folder
+
+
+async def test_the_history_of_a_git_repository_is_kept(services: Services, tmp_path: Path) -> None:
+    source = new_source(tmp_path / "source")
     run = services.new_run(tmp_path / "history", "history", repository=source)
     secrets, _ = await run_provision(run)
     info = run.info()

@@ -9,14 +9,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from starlette.exceptions import HTTPException
+from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agensh.clock import Clock, SystemClock
-from agensh.embedded.forge import http_backend, sync
+from agensh.embedded.forge import http_backend, maintenance, sync
 from agensh.embedded.forge.errors import ApiError
 from agensh.embedded.forge.git import GitError
 from agensh.embedded.forge.routes import ROUTERS
@@ -53,7 +53,7 @@ def create_app(
         app.include_router(router)
     app.add_exception_handler(ApiError, _api_error)
     app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(StarletteHTTPException, _http_error)
     app.add_exception_handler(GitError, _git_error)
     app.add_exception_handler(sqlite3.Error, _store_error)
     app.add_exception_handler(UnicodeEncodeError, _bad_text)
@@ -97,7 +97,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         for path in await forge.db.read(lambda tx: _paths(tx, forge)):
             await asyncio.to_thread(http_backend.install_hook, path)
         async with asyncio.TaskGroup() as forge.tasks:
-            background = [forge.tasks.create_task(forge.checker.run()), forge.tasks.create_task(forge.events.run())]
+            loops = (forge.checker.run(), forge.events.run(), maintenance.run(forge))
+            background = [forge.tasks.create_task(loop) for loop in loops]
             yield
             forge.events.close()
             for task in background:
@@ -140,7 +141,7 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _http_error(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
+    assert isinstance(error, StarletteHTTPException)
     message = "The target couldn't be found." if error.status_code == 404 else str(error.detail)
     return _answer(request, error.status_code, message)
 

@@ -213,10 +213,10 @@ class Git:
         env = {
             "GIT_AUTHOR_NAME": author.name,
             "GIT_AUTHOR_EMAIL": author.email,
-            "GIT_AUTHOR_DATE": f"{author.when} +0000",
+            "GIT_AUTHOR_DATE": f"@{author.when} +0000",
             "GIT_COMMITTER_NAME": by.name,
             "GIT_COMMITTER_EMAIL": by.email,
-            "GIT_COMMITTER_DATE": f"{by.when} +0000",
+            "GIT_COMMITTER_DATE": f"@{by.when} +0000",
         }
         arguments = [part for parent in parents for part in ("-p", parent)]
         done = await self.run(repo, "commit-tree", tree, *arguments, "-F", "-", stdin=message.encode(), env=env)

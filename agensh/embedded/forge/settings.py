@@ -33,5 +33,7 @@ class ForgeSettings:
     """Rounds of PBKDF2-SHA256 for passwords (Gitea's `pbkdf2$50000$50`)."""
     auto_watch_new_repos: bool = False
     """`[service] AUTO_WATCH_NEW_REPOS`: off here (Gitea: on), as a fleet must set it."""
+    maintenance_interval: float = 1800.0
+    """How often loose objects and refs are packed."""
     max_body: int = 32 * 1024 * 1024
     """Bytes of a JSON request."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from agensh.embedded.forge.state import Forge
 
 DAY = 86400
+CLOSES = re.compile(r"\b(?:close[sd]?|fix(?:e[sd])?|resolve[sd]?):?\s+#(\d{1,9})\b", re.IGNORECASE)
 
 
 async def branches_moved(forge: Forge, repo: Row, path: Path, branches: set[str], pusher: Row) -> None:
@@ -127,6 +129,29 @@ def merged(tx: Tx, now: int, issue_id: int, sha: str, user_id: int) -> None:
     tx.update("issues", "id", issue_id, closed=True, closed_at=now, updated=now)
     event = add_event(tx, now, issue, user, "merge_pull", details=json.dumps({"sha": sha}))
     notifications.broadcast(tx, now, issue, user, event)
+    _close_named(tx, now, issue, user)
+
+
+def _close_named(tx: Tx, now: int, issue: Row, user: Row) -> None:
+    """Close the issues that a pull request merged into the default branch says it closes."""
+    default = tx.value("SELECT default_branch FROM repos WHERE id = ?", issue["repo_id"])
+    if tx.value("SELECT base_branch FROM pulls WHERE issue_id = ?", issue["id"]) != default:
+        return
+    for number in sorted({int(found) for found in CLOSES.findall(f"{issue['title']}\n{issue['body']}")}):
+        named = tx.one(
+            "SELECT * FROM issues WHERE repo_id = ? AND number = ? AND is_pull = 0", issue["repo_id"], number
+        )
+        if named is not None:
+            close(tx, now, named, user)
+
+
+def retarget(tx: Tx, repo_id: int, branch: str, base: str) -> None:
+    """Point the open pull requests of a base that is about to be deleted at the base it was merged into."""
+    tx.run(
+        "UPDATE pulls SET base_branch = ?, status = 'checking', checked_base = '' WHERE repo_id = ? "
+        "AND base_branch = ? AND merged = 0 AND issue_id IN (SELECT id FROM issues WHERE closed = 0)",
+        base, repo_id, branch,
+    )  # fmt: skip
 
 
 async def reconcile(forge: Forge) -> None:

@@ -200,7 +200,7 @@ async def change_many(call: ApiCall, owner: str, name: str, new: ChangeFiles) ->
     """Change several files in one commit."""
     changes = [Change(c.operation, c.path, _decode(c.content, c.path), c.sha, c.from_path) for c in new.changes]
     answer, shown = await _write(call, owner, name, new, changes)
-    return {**answer, "files": shown}
+    return {**answer, "files": [shape for shape in shown if shape is not None]}
 
 
 @router.post("/repos/{owner}/{name}/contents/{file:path}", status_code=201)

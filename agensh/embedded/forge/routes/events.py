@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator
+from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse, StreamingResponse
@@ -31,8 +32,8 @@ async def login_page() -> HTMLResponse:
 async def login(request: Request) -> Response:
     """Sign in: a redirect with the cookie, or the page again (200) when name or password is wrong."""
     forge = forge_of(request)
-    form = await request.form(max_files=0)
-    name, password = str(form.get("user_name", "")), str(form.get("password", ""))
+    form = parse_qs((await request.body()).decode(errors="replace"), max_num_fields=20)
+    name, password = (form.get(field, [""])[0] for field in ("user_name", "password"))
     user = await forge.auth.password(name, password)
     if user is None or user["prohibit_login"]:
         return HTMLResponse(PAGE.format("Username or password is incorrect."))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AliasChoices, BaseModel, Field
 
 from agensh.embedded.forge import history, merging
 from agensh.embedded.forge.errors import ApiError, not_found, unprocessable
@@ -21,7 +21,7 @@ from agensh.embedded.forge.store import issues as store
 from agensh.embedded.forge.store import notifications, protections, repos, statuses
 from agensh.embedded.forge.store.database import Row, Tx
 from agensh.embedded.forge.store.repos import Mode
-from agensh.embedded.forge.sync import branches_moved, drop_intent, merged
+from agensh.embedded.forge.sync import branches_moved, drop_intent, merged, retarget
 
 router = APIRouter(prefix="/api/v1")
 
@@ -35,11 +35,11 @@ ALLOWED = {
 
 
 class Merge(BaseModel):
-    model_config = ConfigDict(populate_by_name=True)
+    """Both spellings are in use: Gitea's code names the fields `Do`, its API description `do`."""
 
-    do: str = Field("", alias="Do")
-    title: str = Field("", alias="MergeTitleField")
-    message: str = Field("", alias="MergeMessageField")
+    do: str = Field("", validation_alias=AliasChoices("Do", "do"))
+    title: str = Field("", validation_alias=AliasChoices("MergeTitleField", "merge_title_field"))
+    message: str = Field("", validation_alias=AliasChoices("MergeMessageField", "merge_message_field"))
     head_commit_id: str = ""
     delete_branch_after_merge: bool | None = None
     force_merge: bool | None = None
@@ -93,9 +93,11 @@ async def merge(call: ApiCall, owner: str, name: str, number: int, new: Merge) -
     delete = new.delete_branch_after_merge
     if delete is None:
         delete = repos.options(repo)["default_delete_branch_after_merge"]
-    may = bool(delete) and await call.read(lambda tx: _may_delete(tx, repo, pull, call.user))
-    if may and await forge.git.delete_ref(path, f"refs/heads/{pull['head_branch']}", head):
-        moved.add(pull["head_branch"])
+    if delete and await call.read(lambda tx: _may_delete(tx, repo, pull, call.user)):
+        branch = pull["head_branch"]
+        await call.write(lambda tx: retarget(tx, repo["id"], branch, pull["base_branch"]))
+        if await forge.git.delete_ref(path, f"refs/heads/{branch}", head):
+            moved.add(branch)
     await branches_moved(forge, repo, path, moved, call.user)
     return Response(status_code=200)
 

@@ -53,18 +53,11 @@ async def _create(call: ApiCall, owner: Row, new: NewRepo) -> Json:
     branch = new.default_branch or "main"
     if not await forge.git.valid_branch(forge.data, branch):
         raise unprocessable(f"default_branch: {branch!r} is not a valid branch name")
-    now = forge.now()
-
-    def insert(tx: Tx) -> tuple[int, Path]:
-        row = repos.create(
-            tx, now, owner, new.name, description=new.description, private=new.private, default_branch=branch,
-            watch=forge.settings.auto_watch_new_repos,
-        )  # fmt: skip
-        return row["id"], call.shapes(tx).path(row["id"])
-
-    repo_id, path = await call.write(insert)
-    try:
-        if path.exists():  # left over by a creation that was cut off before its row was written
+    # The repository is made before its row: who sees the row finds it whole, whenever the forge is killed.
+    async with forge.locks.holding(("repository", owner["id"], new.name.lower())):
+        await call.read(lambda tx: repos.check_new(tx, owner, new.name))
+        path = forge.path(owner["name"], new.name)
+        if path.exists():  # left over by a creation that was cut off
             await asyncio.to_thread(shutil.rmtree, path)
         await forge.git.init_bare(path, branch)
         await asyncio.to_thread(http_backend.install_hook, path)
@@ -73,10 +66,16 @@ async def _create(call: ApiCall, owner: Row, new: NewRepo) -> Json:
             readme = Change("create", "README.md", text.encode())
             sha = await write_files(forge.git, path, None, [readme], "Initial commit", forge.person(owner))
             await forge.git.update_ref(path, f"refs/heads/{branch}", sha, ZERO)
-    except BaseException:
-        await call.write(lambda tx: tx.run("DELETE FROM repos WHERE id = ?", repo_id))
-        raise
-    return await call.read(lambda tx: call.shapes(tx).repo(repo_id))
+        now = forge.now()
+
+        def insert(tx: Tx) -> Json:
+            row = repos.create(
+                tx, now, owner, new.name, description=new.description, private=new.private, default_branch=branch,
+                watch=forge.settings.auto_watch_new_repos,
+            )  # fmt: skip
+            return call.shapes(tx).repo(row["id"])
+
+        return await call.write(insert)
 
 
 @router.post("/user/repos", status_code=201)

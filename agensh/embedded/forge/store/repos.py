@@ -90,14 +90,19 @@ def options(repo: Row) -> dict[str, Any]:
     return OPTIONS | stored
 
 
-def create(
-    tx: Tx, now: int, owner: Row, name: str, *, description: str, private: bool, default_branch: str, watch: bool
-) -> Row:
-    """Insert a repository; 409 when the owner has one of that name."""
+def check_new(tx: Tx, owner: Row, name: str) -> None:
+    """Refuse a name that is not allowed (422) or taken (409)."""
     if not NAME.fullmatch(name) or len(name) > 100 or name in {".", "..", "-"} or name.endswith((".git", ".wiki")):
         raise unprocessable(f"repository name is reserved or invalid [name: {name}]")
     if tx.value("SELECT 1 FROM repos WHERE owner_id = ? AND lower_name = ?", owner["id"], name.lower()):
         raise ApiError(409, "The repository with the same name already exists.")
+
+
+def create(
+    tx: Tx, now: int, owner: Row, name: str, *, description: str, private: bool, default_branch: str, watch: bool
+) -> Row:
+    """Insert a repository; 422 or 409 for its name."""
+    check_new(tx, owner, name)
     repo_id = tx.insert(
         "repos", owner_id=owner["id"], name=name, lower_name=name.lower(), description=description,
         private=private, default_branch=default_branch, created=now, updated=now,

@@ -1,1 +1,1 @@
-"""A rule-based worker: no model, bundled implementations, everything else as a real worker does it."""
+"""The rule-based harness: a worker that follows the work cycle without a model."""

@@ -1,0 +1,189 @@
+"""What the router asks of a single-agent CLI.
+
+One `Adapter` object drives the CLI of one worker over a `Runtime` (where the CLI's process lives). A turn is one prompt
+until the CLI is done; it yields what happened and ends with exactly one `TurnEnd`. What a CLI reports as text, flag or
+exit code instead of an error becomes a typed `Outcome` here, so that the router needs no word of any CLI's language.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import ClassVar, Protocol
+
+from agensh.clock import Clock
+from agensh.errors import AgenshError
+
+
+class Outcome(StrEnum):
+    """How a turn ended."""
+
+    COMPLETED = "completed"
+    NO_WORK = "no_work"
+    """The CLI said it was done although nothing happened (no text, no tool call)."""
+    INTERRUPTED = "interrupted"
+    RATE_LIMITED = "rate_limited"
+    OVERLOADED = "overloaded"
+    QUOTA_SPENT = "quota_spent"
+    AUTH = "auth"
+    CONTEXT_WINDOW = "context_window"
+    REFUSED = "refused"
+    TOOLS_MISSING = "tools_missing"
+    """The CLI did not see our MCP endpoint: a failed turn, never a green one."""
+    CRASHED = "crashed"
+
+    @property
+    def retryable(self) -> bool:
+        """Whether the same prompt may be sent again after a wait."""
+        return self in {Outcome.RATE_LIMITED, Outcome.OVERLOADED, Outcome.TOOLS_MISSING, Outcome.CRASHED}
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one turn, as the CLI reported them; zero where it said nothing."""
+
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost_usd: float = 0.0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.cached_tokens + other.cached_tokens,
+            self.output_tokens + other.output_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
+            self.cost_usd + other.cost_usd,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Something the worker said."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolActivity:
+    """A tool call the CLI reported: its shell, its editor, an MCP tool.
+
+    `ok` is None while the tool runs. For shell calls `summary` is the command and the end of its output.
+    """
+
+    call_id: str
+    name: str
+    kind: str
+    """`shell`, `mcp`, `edit` or `other`."""
+    summary: str = ""
+    ok: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnEnd:
+    """The last item of every turn."""
+
+    outcome: Outcome
+    reason: str = ""
+    """One sentence for a person; empty when the turn completed."""
+    retry_after: float | None = None
+    """Seconds the provider asked to wait, when it did."""
+    usage: Usage = field(default_factory=Usage)
+
+
+TurnItem = Text | ToolActivity | TurnEnd
+
+
+class SessionLost(AgenshError):
+    """The CLI does not know this session any more; start a fresh one."""
+
+
+class HarnessUnavailable(AgenshError):
+    """The CLI cannot be started on this machine."""
+
+
+class Process(Protocol):
+    """A child started by a runtime. It is the leader of its own process group."""
+
+    @property
+    def pid(self) -> int:
+        """The process id, for logs."""
+        ...
+
+    async def write_line(self, line: str) -> None:
+        """Write one line to its standard input; BrokenPipeError when it is gone."""
+        ...
+
+    async def read_line(self) -> str | None:
+        """Return its next line of standard output (any length up to 64 MiB), or None at the end."""
+        ...
+
+    async def wait(self) -> int:
+        """Wait for its end; return the exit code (negative: the signal)."""
+        ...
+
+    async def stop(self, grace: float = 5.0) -> None:
+        """End it and all it started: close its input, then SIGTERM, then SIGKILL to the group after `grace` seconds."""
+        ...
+
+
+class Runtime(Protocol):
+    """Where CLI processes live: a local subprocess now, a container later."""
+
+    async def spawn(self, command: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: Path) -> Process:
+        """Start `command` with exactly this environment; standard error is appended to `log`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerLaunch:
+    """All that an adapter needs to run one worker's CLI."""
+
+    worker: str
+    home: Path
+    """HOME of the CLI: its configuration, its Git credentials."""
+    work: Path
+    """Its current directory; its clone lives below."""
+    tmp: Path
+    log: Path
+    mcp_url: str
+    mcp_token: str
+    model: str = ""
+    effort: str = ""
+    options: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    """The whole environment of the CLI, apart from what the adapter adds."""
+
+
+class Adapter(ABC):
+    """Drives one worker's CLI. One turn at a time; `interrupt` and `stop` may come from another task."""
+
+    name: ClassVar[str]
+
+    def __init__(self, launch: WorkerLaunch, runtime: Runtime, clock: Clock) -> None:
+        self.launch = launch
+        self.runtime = runtime
+        self.clock = clock
+
+    @abstractmethod
+    async def start(self, session: str | None = None) -> str:
+        """Start the CLI, in a fresh session or in the one given, and return the session's id.
+
+        Raises SessionLost when the session cannot be resumed, HarnessUnavailable when the CLI cannot run at all.
+        """
+
+    @abstractmethod
+    def turn(self, prompt: str) -> AsyncIterator[TurnItem]:
+        """Send one prompt; yield what happens, at last one `TurnEnd`. A dead CLI ends the turn as CRASHED."""
+
+    @abstractmethod
+    async def interrupt(self) -> None:
+        """End the running turn soon, with its children; nothing happens when none runs."""
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """End the CLI and all its children. Safe to call twice."""

@@ -1,0 +1,125 @@
+"""What the typed clients share: one httpx client with bounds, retries with full jitter, and errors of one kind."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import ssl
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from email.utils import parsedate_to_datetime
+from functools import cache
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import Any
+
+import httpx
+
+from agensh.errors import ServiceError
+
+TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+LIMITS = httpx.Limits(max_connections=32, max_keepalive_connections=16)
+ATTEMPTS = 5
+FIRST_WAIT = 0.25  # seconds
+LONGEST_WAIT = 10.0  # seconds
+LONGEST_RETRY_AFTER = 60.0  # seconds; a service that asks for more gets its answer from the caller
+RETRYABLE_STATUS = frozenset({429, 500, 502, 503, 504})
+"""500 as well: both forge and chat answer it for a database that was locked for a moment."""
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    # One for the process: building one reads all certificates (about 20 ms), and a node host has hundreds of clients.
+    return httpx.create_ssl_context(trust_env=False)
+
+
+def no_cookies() -> CookieJar:
+    """Return a jar that accepts nothing: a session cookie beats the token, and then the chat asks for a CSRF header."""
+    return CookieJar(policy=DefaultCookiePolicy(allowed_domains=[]))
+
+
+def new_http_client(
+    base_url: str = "", *, headers: Mapping[str, str] | None = None, limits: httpx.Limits = LIMITS
+) -> httpx.AsyncClient:
+    """Return a client for one service: bounded, no redirects, no proxy from the environment, cookies refused.
+
+    Many accounts may share one: the typed clients send their token with every request.
+    """
+    return httpx.AsyncClient(
+        base_url=base_url,
+        headers=headers,
+        cookies=no_cookies(),
+        timeout=TIMEOUT,
+        limits=limits,
+        trust_env=False,
+        follow_redirects=False,
+        verify=_tls(),
+    )
+
+
+def backoff(attempt: int, *, first: float = FIRST_WAIT, longest: float = LONGEST_WAIT) -> float:
+    """Return a wait in seconds with full jitter: many clients that fail together do not come back together."""
+    return random.uniform(0, min(longest, first * 2 ** min(attempt, 32)))
+
+
+def retry_after(response: httpx.Response) -> float | None:
+    """Return the seconds a service asked to wait, when it did.
+
+    Reads `Retry-After` (seconds, or a date, which counts from the answer's own `Date`) and `X-RateLimit-Reset`.
+    """
+    for header in ("retry-after", "x-ratelimit-reset"):
+        value = response.headers.get(header, "").strip()
+        if value.replace(".", "", 1).isdigit():
+            seconds = float(value)
+            return seconds if seconds < 86_400 else None
+        if header == "retry-after" and value:
+            try:
+                due = parsedate_to_datetime(value)
+                return max(0.0, (due - parsedate_to_datetime(response.headers["date"])).total_seconds())
+            except (KeyError, ValueError, TypeError):
+                continue
+    return None
+
+
+def unsure(error: ServiceError) -> bool:
+    """Say whether a failed request may have taken effect all the same: no answer came, or a 5xx."""
+    return error.status == 0 or error.status >= 500
+
+
+async def send(
+    client: httpx.AsyncClient,
+    method: str,
+    url: str,
+    *,
+    service: str,
+    idempotent: bool,
+    expect: Collection[int] = (200, 201, 204),
+    describe: Callable[[httpx.Response], str] | None = None,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    **arguments: Any,
+) -> httpx.Response:
+    """Send a request and return its response when the status is in `expect`; ServiceError otherwise.
+
+    A request that did not leave (no connection) or met 429 is sent again; after any other failure (time-out, cut
+    connection, 502 to 504) only an `idempotent` one is, for it may have taken effect.
+    """
+    attempt = 0
+    while True:
+        try:
+            response = await client.request(method, url, **arguments)
+        except httpx.TransportError as error:
+            again = idempotent or isinstance(error, httpx.ConnectError | httpx.PoolTimeout)
+            failure = ServiceError(service, 0, f"{type(error).__name__} at {method} {url}", retryable=again)
+            cause: Exception | None = error
+        else:
+            if response.status_code in expect:
+                return response
+            text = describe(response) if describe else response.text[:500]
+            again = response.status_code == 429 or (idempotent and response.status_code in RETRYABLE_STATUS)
+            failure = ServiceError(
+                service, response.status_code, text, retryable=again, retry_after=retry_after(response)
+            )
+            cause = None
+        asked = failure.retry_after or 0.0
+        if not again or attempt + 1 >= ATTEMPTS or asked > LONGEST_RETRY_AFTER:
+            raise failure from cause
+        await sleep(asked + backoff(attempt))
+        attempt += 1

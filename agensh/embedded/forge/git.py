@@ -1,0 +1,291 @@
+"""Plumbing over bare repositories: one function a git command, no work trees.
+
+Every command runs with a fixed environment (no user or system configuration), a time limit and a bound on how many run
+at once. Refs are read straight from their files: a comparison of tips must not cost a process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from agensh.errors import AgenshError
+
+EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+ZERO = "0" * 40
+SHA = re.compile(r"[0-9a-f]{40}")
+PROCESSES = 8
+
+CONFIG = {
+    "safe.directory": "*",  # the data folder may belong to another user than the one who runs the server (root in CI)
+    "gc.auto": "0",
+    "receive.autogc": "false",
+    "receive.hideRefs": "refs/pull",
+    "http.receivepack": "true",
+    "uploadpack.allowFilter": "true",
+    "uploadpack.allowAnySHA1InWant": "true",
+    "core.logAllRefUpdates": "false",
+    "core.quotePath": "false",
+    "merge.renames": "true",
+}
+
+
+class GitError(AgenshError):
+    """A git command failed."""
+
+    def __init__(self, command: str, code: int, message: str) -> None:
+        super().__init__(f"git {command} ended with {code}: {message.strip()[:2000]}")
+        self.code = code
+        self.text = message
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Who wrote or committed; `when` is epoch seconds."""
+
+    name: str
+    email: str
+    when: int
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The end of a command."""
+
+    code: int
+    out: bytes
+    err: bytes
+
+    @property
+    def text(self) -> str:
+        return self.out.decode(errors="replace").strip()
+
+
+def environment(config: Mapping[str, str] = CONFIG) -> dict[str, str]:
+    """Return the whole environment of a git process of the forge."""
+    env = {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": "/nonexistent",
+        "LC_ALL": "C.UTF-8",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_DEFAULT_REF_FORMAT": "files",
+        "GIT_DEFAULT_HASH": "sha1",
+        "GIT_CONFIG_COUNT": str(len(config)),
+    }
+    for number, (key, value) in enumerate(config.items()):
+        env[f"GIT_CONFIG_KEY_{number}"] = key
+        env[f"GIT_CONFIG_VALUE_{number}"] = value
+    return env
+
+
+def find_git() -> tuple[str, str]:
+    """Return the paths of git and of git-http-backend; AgenshError says what is missing (blocking)."""
+    git = shutil.which("git")
+    if git is None:
+        raise AgenshError("git was not found in PATH; install it with your package manager (2.38 or newer).")
+    version = subprocess.run([git, "--version"], capture_output=True, text=True, check=True, timeout=30).stdout
+    match = re.search(r"(\d+)\.(\d+)", version)
+    if match is None or (int(match[1]), int(match[2])) < (2, 38):
+        raise AgenshError(
+            f"git: {version.strip()!r} is too old for the forge; it needs 2.38 or newer (git merge-tree)."
+        )
+    folder = subprocess.run([git, "--exec-path"], capture_output=True, text=True, check=True, timeout=30).stdout.strip()
+    backend = Path(folder) / "git-http-backend"
+    if not backend.exists():
+        raise AgenshError(f"{backend} is missing; install the part of git that serves HTTP.")
+    return git, str(backend)
+
+
+class Git:
+    """Runs git commands in the repositories of one forge."""
+
+    def __init__(self, *, processes: int = PROCESSES, timeout: float = 300.0) -> None:
+        self.path, self.backend = find_git()
+        self.env = environment()
+        self._slots = asyncio.Semaphore(processes)
+        self._timeout = timeout
+
+    async def run(
+        self,
+        repo: Path,
+        *arguments: str,
+        stdin: bytes | None = None,
+        env: Mapping[str, str] | None = None,
+        ok: tuple[int, ...] = (0,),
+    ) -> Done:
+        """Run one command; GitError when it ends with a code not in `ok`, or takes too long."""
+        async with self._slots:
+            process = await asyncio.create_subprocess_exec(
+                self.path,
+                *arguments,
+                cwd=repo,
+                env={**self.env, "GIT_DIR": str(repo), **(env or {})},
+                stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            try:
+                async with asyncio.timeout(self._timeout):
+                    out, err = await process.communicate(stdin)
+            except TimeoutError as error:
+                raise GitError(arguments[0], -1, f"no end after {self._timeout:g} s") from error
+            finally:
+                if process.returncode is None:
+                    process.kill()
+                    await process.wait()
+        code = process.returncode
+        assert code is not None
+        if code not in ok:
+            raise GitError(arguments[0], code, err.decode(errors="replace"))
+        return Done(code, out, err)
+
+    async def init_bare(self, repo: Path, branch: str) -> None:
+        """Create an empty bare repository."""
+        repo.parent.mkdir(parents=True, exist_ok=True)
+        await self.run(
+            repo.parent,
+            "init",
+            "--quiet",
+            "--bare",
+            f"--initial-branch={branch}",
+            str(repo),
+            env={"GIT_DIR": str(repo)},
+        )
+
+    async def resolve(self, repo: Path, name: str) -> str | None:
+        """Return the commit that a branch, tag or (short) hash names, or None."""
+        if not name or name.startswith("-") or any(c in name for c in "\0\n ~^:?*[\\"):
+            return None
+        for ref in (f"refs/heads/{name}", f"refs/tags/{name}", name):
+            if (tip := read_ref(repo, ref)) is not None and ref.startswith("refs/heads/"):
+                return tip
+        done = await self.run(
+            repo, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", ok=(0, 1, 128)
+        )
+        return done.text if done.code == 0 and SHA.fullmatch(done.text) else None
+
+    async def merge_base(self, repo: Path, one: str, other: str) -> str | None:
+        """Return the best common ancestor, or None when the histories are unrelated."""
+        done = await self.run(repo, "merge-base", one, other, ok=(0, 1))
+        return done.text or None
+
+    async def is_ancestor(self, repo: Path, ancestor: str, commit: str) -> bool:
+        """Say whether `commit` contains `ancestor`; False when either is missing."""
+        done = await self.run(repo, "merge-base", "--is-ancestor", ancestor, commit, ok=(0, 1, 128))
+        return done.code == 0
+
+    async def count(self, repo: Path, revisions: str) -> int:
+        """Return how many commits a range such as `a..b` has."""
+        return int((await self.run(repo, "rev-list", "--count", revisions)).text)
+
+    async def merge_tree(self, repo: Path, ours: str, theirs: str) -> tuple[str | None, list[str]]:
+        """Merge two commits in memory; return the tree and no paths, or None and the paths in conflict."""
+        done = await self.run(
+            repo,
+            "merge-tree",
+            "--write-tree",
+            "-z",
+            "--name-only",
+            "--no-messages",
+            "--allow-unrelated-histories",
+            ours,
+            theirs,
+            ok=(0, 1),
+        )
+        parts = [part for part in done.out.decode(errors="replace").split("\0") if part]
+        if done.code == 0:
+            return parts[0].strip(), []
+        return None, parts[1:]
+
+    async def commit_tree(
+        self, repo: Path, tree: str, parents: list[str], message: str, author: Person, committer: Person | None = None
+    ) -> str:
+        """Write a commit and return its hash."""
+        by = committer or author
+        env = {
+            "GIT_AUTHOR_NAME": author.name,
+            "GIT_AUTHOR_EMAIL": author.email,
+            "GIT_AUTHOR_DATE": f"@{author.when} +0000",
+            "GIT_COMMITTER_NAME": by.name,
+            "GIT_COMMITTER_EMAIL": by.email,
+            "GIT_COMMITTER_DATE": f"@{by.when} +0000",
+        }
+        arguments = [part for parent in parents for part in ("-p", parent)]
+        done = await self.run(repo, "commit-tree", tree, *arguments, "-F", "-", stdin=message.encode(), env=env)
+        return done.text
+
+    async def update_ref(self, repo: Path, ref: str, new: str, old: str) -> bool:
+        """Move a ref if it still is at `old` (ZERO: must not exist); False when somebody was quicker."""
+        done = await self.run(repo, "update-ref", ref, new, old, ok=(0, 1, 128))
+        if done.code == 0:
+            return True
+        if read_ref(repo, ref) == (None if old == ZERO else old) and b"lock" not in done.err:
+            raise GitError("update-ref", done.code, done.err.decode(errors="replace"))
+        return False
+
+    async def delete_ref(self, repo: Path, ref: str, old: str) -> bool:
+        """Delete a ref if it still is at `old`."""
+        return (await self.run(repo, "update-ref", "-d", ref, old, ok=(0, 1, 128))).code == 0
+
+    async def set_head(self, repo: Path, branch: str) -> None:
+        """Make `branch` the one a clone checks out."""
+        await self.run(repo, "symbolic-ref", "HEAD", f"refs/heads/{branch}")
+
+    async def valid_branch(self, repo: Path, name: str) -> bool:
+        """Say whether git allows this branch name."""
+        if not name or name.startswith("-"):
+            return False
+        return (await self.run(repo, "check-ref-format", f"refs/heads/{name}", ok=(0, 1, 128))).code == 0
+
+    async def branches(self, repo: Path) -> list[tuple[str, str]]:
+        """Return names and tips of all branches, most recently committed first."""
+        done = await self.run(
+            repo, "for-each-ref", "--sort=-committerdate", "--format=%(objectname) %(refname:lstrip=2)", "refs/heads/"
+        )
+        pairs = (line.split(" ", 1) for line in done.text.splitlines())
+        return [(name, sha) for sha, name in pairs]
+
+
+def read_ref(repo: Path, ref: str) -> str | None:
+    """Return the commit a full ref name points to, from the loose or the packed refs; None when there is none."""
+    try:
+        text = (repo / ref).read_text().strip()
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        text = ""
+    if SHA.fullmatch(text):
+        return text
+    try:
+        packed = (repo / "packed-refs").read_text()
+    except FileNotFoundError:
+        return None
+    for line in packed.splitlines():
+        sha, _, name = line.partition(" ")
+        if name == ref and SHA.fullmatch(sha):
+            return sha
+    return None
+
+
+def branch_tip(repo: Path, branch: str) -> str | None:
+    """Return the commit at a branch, or None."""
+    if ".." in branch or branch.startswith("/"):
+        return None
+    return read_ref(repo, f"refs/heads/{branch}")
+
+
+def has_branches(repo: Path) -> bool:
+    """Say whether the repository has any branch."""
+    heads = repo / "refs" / "heads"
+    if any(path.is_file() for path in heads.rglob("*")):
+        return True
+    try:
+        return " refs/heads/" in (repo / "packed-refs").read_text()
+    except FileNotFoundError:
+        return False

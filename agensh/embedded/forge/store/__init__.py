@@ -1,0 +1,1 @@
+"""The forge's rows: one SQLite file, one writer."""

@@ -1,0 +1,216 @@
+"""Gathers what the services know about a run into `record/`, so that a report needs no running service.
+
+Read-only towards the services and safe to repeat: every file is written whole or not at all. What happened inside the
+node hosts (turns, tool calls, events, notices) is in the runtime database already and is not copied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import aclosing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from agensh.clients.board import BoardClient
+from agensh.clients.gitea import GiteaClient
+from agensh.clients.mattermost import MattermostClient
+from agensh.errors import AgenshError
+from agensh.identity import write_private_json
+from agensh.rundir import RunDir, RunInfo, RunSecrets
+
+GIT_TIMEOUT = 120.0  # seconds
+HISTORY_TIMEOUT = 120.0  # seconds
+MOST_POSTS = 1_000_000  # of one channel
+
+
+@dataclass(frozen=True, slots=True)
+class MainCommit:
+    """A commit on the first-parent history of main."""
+
+    sha: str
+    at: float
+    author: str
+    subject: str
+
+
+class GitFailed(AgenshError):
+    """A git command failed."""
+
+
+async def git(*arguments: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
+    """Run git without the user's configuration and return its output; GitFailed names the command and its error."""
+    process = await asyncio.create_subprocess_exec(
+        "git",
+        *arguments,
+        cwd=cwd,
+        env={
+            "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+            "HOME": "/nonexistent",
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_TERMINAL_PROMPT": "0",
+            "LC_ALL": "C",
+            **(env or {}),
+        },
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(GIT_TIMEOUT):
+            out, err = await process.communicate()
+    except BaseException:
+        process.kill()
+        await process.wait()
+        raise
+    if process.returncode:
+        raise GitFailed(
+            f"git {arguments[0]} failed ({process.returncode}): {err.decode(errors='replace').strip()[-500:]}"
+        )
+    return out.decode(errors="replace")
+
+
+class Collector:
+    """Copies the record of one run from its services into `record/`."""
+
+    def __init__(self, run: RunDir, info: RunInfo, secrets: RunSecrets) -> None:
+        self._run = run
+        self._info = info
+        self._secrets = secrets
+        self.folder = run.path / "record"
+        self.folder.mkdir(exist_ok=True)
+
+    @property
+    def mirror(self) -> Path:
+        """A mirror of the team's repository: every branch with its history."""
+        return self.folder / "workspace.git"
+
+    async def collect(self) -> None:
+        """Copy everything; the first failure is raised after all parts were tried."""
+        results = await asyncio.gather(self.entries(), self.posts(), self.forge(), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    async def entries(self) -> int:
+        """Copy the whole history of the board into `record/entries.json`; return how many entries it has."""
+        entries: list[dict[str, Any]] = []
+        async with BoardClient(self._info.urls.board, self._secrets.board_admin, self._info.board) as board:
+            # The listing leaves expired and released claims out; the stream is the whole history.
+            head = await board.head()
+            if head:
+                async with asyncio.timeout(HISTORY_TIMEOUT), aclosing(board.stream(0)) as history:
+                    async for entry in history:
+                        entries.append(entry.to_json())
+                        if entry.seq >= head:
+                            break
+        write_private_json(self.folder / "entries.json", entries)
+        return len(entries)
+
+    async def posts(self) -> int:
+        """Copy the posts of the team's channel and of the workers' direct channels; return how many there are."""
+        posts: dict[str, dict[str, Any]] = {}
+        names = {worker.chat_user_id: name for name, worker in self._secrets.workers.items()}
+        for worker in self._secrets.workers.values():
+            async with MattermostClient(self._info.urls.chat, token=worker.chat_token) as chat:
+                for channel in await chat.my_channels():
+                    if channel.type != "D" and channel.name != self._info.channel:
+                        continue
+                    for post in await chat.posts(channel.id, limit=MOST_POSTS):
+                        if post.id in posts or post.type:
+                            continue
+                        posts[post.id] = {
+                            "id": post.id,
+                            "at": post.create_at / 1000,
+                            "direct": channel.type == "D",
+                            "channel": channel.name,
+                            "sender": names.get(post.user_id, post.user_id),
+                            "root": post.root_id,
+                            "message": post.message,
+                        }
+        # The chat greets the owner of a new bot by a direct message; only the team's own words belong to the record.
+        said = sorted((post for post in posts.values() if post["sender"] in self._secrets.workers), key=_when)
+        write_private_json(self.folder / "posts.json", said)
+        return len(said)
+
+    async def forge(self) -> int:
+        """Copy pull requests and the repository; return how many pull requests are merged."""
+        info = self._info
+        admin = self._secrets.forge_admin
+        async with GiteaClient(info.urls.forge, token=admin.token) as forge:
+            pulls: list[dict[str, Any]] = []
+            page = 1
+            while found := await forge.pulls(info.owner, info.repository, state="all", page=page):
+                pulls += [asdict(pull) for pull in found]
+                page += 1
+        write_private_json(self.folder / "pulls.json", pulls)
+        await self._mirror(admin.name, admin.token)
+        commits = await main_history(self.mirror)
+        write_private_json(self.folder / "main.json", [asdict(commit) for commit in commits])
+        write_private_json(self.folder / "stranded.json", await self._stranded(pulls))
+        return sum(bool(pull["merged"]) for pull in pulls)
+
+    async def _mirror(self, name: str, token: str) -> None:
+        url = f"{self._info.urls.forge}/{self._info.owner}/{self._info.repository}.git"
+        # The token travels in the environment of one git command: neither its arguments nor any file show it.
+        env = {
+            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_KEY_0": "credential.helper",
+            "GIT_CONFIG_VALUE_0": '!f() { echo "username=$AGENSH_GIT_USER"; echo "password=$AGENSH_GIT_TOKEN"; }; f',
+            "AGENSH_GIT_USER": name,
+            "AGENSH_GIT_TOKEN": token,
+        }
+        if not (self.mirror / "HEAD").exists():
+            await git("init", "--quiet", "--bare", "--initial-branch=main", str(self.mirror))
+        await git("fetch", "--quiet", "--prune", url, "+refs/heads/*:refs/heads/*", cwd=self.mirror, env=env)
+
+    async def _stranded(self, pulls: list[dict[str, Any]]) -> list[dict[str, str]]:
+        """List the commits that did not reach main: pushed ones, and ones that never left a worker's clone.
+
+        The heads of merged pull requests do not count (a squash or a rebase brings the change, not the commit).
+        """
+        merged = [pull["head_sha"] for pull in pulls if pull["merged"]]
+        known = [sha for sha in merged if await _has(self.mirror, sha)]
+        pushed = await git("rev-list", "--no-merges", "--branches", "--not", "main", *known, cwd=self.mirror)
+        stranded = [{"sha": sha, "where": "branch"} for sha in pushed.split()]
+        everywhere = set((await git("rev-list", "--all", *known, cwd=self.mirror)).split())
+        for worker in self._secrets.workers:
+            for clone in sorted(self._run.worker(worker).glob("work/*/.git")):
+                local = await git(
+                    "-c",
+                    "safe.directory=*",
+                    "rev-list",
+                    "--no-merges",
+                    "--branches",
+                    "--not",
+                    "--remotes",
+                    cwd=clone.parent,
+                )
+                stranded += [{"sha": sha, "where": worker} for sha in local.split() if sha not in everywhere]
+        return stranded
+
+
+def _when(post: dict[str, Any]) -> float:
+    return float(post["at"])
+
+
+async def _has(repository: Path, sha: str) -> bool:
+    try:
+        await git("cat-file", "-e", f"{sha}^{{commit}}", cwd=repository)
+    except GitFailed:
+        return False
+    return True
+
+
+async def main_history(repository: Path) -> list[MainCommit]:
+    """Return the first-parent history of main, oldest first; empty when there is no main."""
+    try:
+        log = await git("log", "--first-parent", "--reverse", "--format=%H%x00%ct%x00%an%x00%s", "main", cwd=repository)
+    except GitFailed:
+        return []
+    commits = []
+    for line in log.splitlines():
+        sha, at, author, subject = line.split("\0", 3)
+        commits.append(MainCommit(sha, float(at), author, subject))
+    return commits

@@ -1,0 +1,93 @@
+"""Reads a run's record: the collected files and the runtime database, as plain rows.
+
+Nothing here counts or judges; `report.py` does. A run that was never collected has empty lists.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from agensh.db import open_engine
+from agensh.entries import Entry
+from agensh.rundir import RunDir, RunInfo
+from agensh.runs.checkpoints import Checkpoint, load_grades
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """All that is known of a run."""
+
+    info: RunInfo
+    t0: float | None
+    """When the first worker was started; None when none was."""
+    stopped_at: float | None
+    """When the node host ended the run; None while it has not."""
+    state: str
+    entries: Sequence[Entry] = ()
+    posts: Sequence[Row] = ()
+    pulls: Sequence[Row] = ()
+    main: Sequence[Row] = ()
+    stranded: Sequence[Row] = ()
+    grades: Sequence[Checkpoint] = ()
+    events: Sequence[Row] = ()
+    turns: Sequence[Row] = ()
+    tool_calls: Sequence[Row] = ()
+    notices: Sequence[Row] = ()
+    sessions: Sequence[Row] = field(default=())
+
+
+async def load_record(run: RunDir) -> Record:
+    """Read the record of a run folder; UsageError when it is none."""
+    info = run.info()
+    folder = run.path / "record"
+
+    def collected(name: str) -> list[dict[str, Any]]:
+        file = folder / f"{name}.json"
+        return json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
+
+    tables: dict[str, list[Row]] = {}
+    if (run.path / "runtime.sqlite3").exists():
+        engine = open_engine(run.runtime_url, pool_size=1)
+        try:
+            async with engine.connect() as connection:
+                for name, query in _QUERIES.items():
+                    tables[name] = await _rows(connection, query)
+        finally:
+            await engine.dispose()
+    runs = tables.pop("runs", [])
+    state = runs[0] if runs else {}
+    return Record(
+        info=info,
+        t0=state.get("t0"),
+        stopped_at=state.get("stopped_at"),
+        state=str(state.get("state", "new")),
+        entries=[Entry.from_json(value) for value in collected("entries")],
+        posts=collected("posts"),
+        pulls=collected("pulls"),
+        main=collected("main"),
+        stranded=collected("stranded"),
+        grades=load_grades(run),
+        **tables,
+    )
+
+
+_QUERIES = {
+    "runs": "SELECT t0, state, stopped_at FROM runs",
+    "events": "SELECT id, worker, source, kind, state, handed_out, observed_at, delivered_at, via, reason FROM events",
+    "turns": "SELECT * FROM turns ORDER BY id",
+    "tool_calls": "SELECT * FROM tool_calls ORDER BY id",
+    "notices": "SELECT worker, ref, kind, posted_at, shown_at, acked_at, via FROM notices ORDER BY id",
+    "sessions": "SELECT * FROM sessions",
+}
+
+
+async def _rows(connection: AsyncConnection, query: str) -> list[Row]:
+    return [dict(row) for row in (await connection.execute(text(query))).mappings()]

@@ -1,0 +1,222 @@
+"""The team spec, `team.toml`: what a run is made of.
+
+Every error names the key, the value and what is allowed; unknown keys are errors, so a typing mistake cannot pass
+silently. Paths in the file are relative to the file. `docs/spec.md` documents every key; a test holds that.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
+
+from agensh.clock import Timing
+from agensh.errors import SpecError
+from agensh.identity import TEAM_NAME, worker_name
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def parse_duration(value: object) -> float:
+    """Return seconds for `"6h"`, `"1h30m"`, `"45s"`, `"200ms"` or a number of seconds; ValueError otherwise."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if value < 0:
+            raise ValueError("a duration cannot be negative")
+        return float(value)
+    if isinstance(value, str):
+        text = value.replace(" ", "")
+        parts = _DURATION.findall(text)
+        if parts and "".join(number + unit for number, unit in parts) == text:
+            return sum(float(number) * _UNITS[unit] for number, unit in parts)
+    raise ValueError('expected a duration such as "6h", "1h30m", "45s" or a number of seconds')
+
+
+Duration = Annotated[float, BeforeValidator(parse_duration), PlainSerializer(float, return_type=float)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TeamSection(_Section):
+    """Who works."""
+
+    name: str = Field(description="Name of the team; part of every worker's handle.")
+    workers: int = Field(8, ge=1, le=1024, description="How many workers.")
+
+    @model_validator(mode="after")
+    def _check_name(self) -> TeamSection:
+        if not TEAM_NAME.fullmatch(self.name):
+            raise ValueError(
+                f"name: {self.name!r} is not allowed; use 1 to 40 of a-z, 0-9 and '-', starting with a letter and not "
+                "ending with '-'"
+            )
+        return self
+
+
+class TaskSection(_Section):
+    """What is worked on."""
+
+    kind: Literal["rebuild", "repo"] = Field(
+        description="rebuild: build a program that behaves like the reference; repo: reach a goal in a repository."
+    )
+    goal: Path = Field(description="File with the goal text (Markdown); becomes issue 1.")
+    repository: Path | None = Field(
+        None, description="Starting repository: a folder (its files) or a bare or ordinary Git repository (its main)."
+    )
+    reference: Path | None = Field(None, description="rebuild: the reference program; may be run, not read.")
+    cases: Path | None = Field(
+        None,
+        description="rebuild: hidden cases, a .jsonl file or a Python file that prints them; workers never see it.",
+    )
+    acceptance: str | None = Field(None, description="repo: command run in a clean export of main; 0 means accepted.")
+    build_timeout: Duration = Field(900.0, description="How long compile.sh or the acceptance command may take.")
+
+    @model_validator(mode="after")
+    def _check_kind(self) -> TaskSection:
+        if self.kind == "rebuild":
+            if self.reference is None:
+                raise ValueError('reference: missing; a task of kind "rebuild" needs the reference program')
+            if self.acceptance is not None:
+                raise ValueError('acceptance: not allowed for kind "rebuild"; its grader compares with the reference')
+        else:
+            if self.acceptance is None:
+                raise ValueError('acceptance: missing; a task of kind "repo" needs a command that checks the goal')
+            for key in ("reference", "cases"):
+                if getattr(self, key) is not None:
+                    raise ValueError(f'{key}: not allowed for kind "repo"')
+        return self
+
+
+class WorkerSection(_Section):
+    """How one worker runs."""
+
+    harness: str = Field("scripted", description="The single-agent CLI: scripted, copilot, claude-code, codex, acp.")
+    model: str = Field("", description="Model name handed to the CLI; empty: the CLI's own default.")
+    effort: str = Field("", description="Reasoning effort handed to the CLI; empty: the CLI's own default.")
+    options: dict[str, str] = Field(default_factory=dict, description="Options of the adapter, e.g. playbook.")
+
+
+class ClockSection(_Section):
+    """The run's durations; all of them are divided by `speed`."""
+
+    budget: Duration = Field(6 * 3600.0, description="From the first start to the end.")
+    stagger: Duration = Field(30.0, description="Between two workers' starts inside the ramp.")
+    ramp: Duration = Field(3600.0, description="How long the first stagger holds.")
+    stagger_after_ramp: Duration = Field(3.0, description="Between two workers' starts after the ramp.")
+    idle: Duration = Field(600.0, description="An idle worker gets the idle prompt after this.")
+    wind_down: Duration = Field(45 * 60.0, description="First reminder, before the end.")
+    last_call: Duration = Field(5 * 60.0, description="Second reminder, before the end.")
+    speed: float = Field(1.0, gt=0, le=10_000, description="Rehearsal factor: 60 makes an hour a minute.")
+
+    @model_validator(mode="after")
+    def _check_order(self) -> ClockSection:
+        if self.budget <= 0:
+            raise ValueError("budget: 0 is not allowed; give the run some time")
+        if self.last_call > self.wind_down:
+            raise ValueError(f"last_call: {self.last_call:g}s comes before wind_down ({self.wind_down:g}s)")
+        return self
+
+    def timing(self) -> Timing:
+        """Return the same durations for the run clock."""
+        return Timing(**self.model_dump())
+
+
+class BoardSection(_Section):
+    """The shared context."""
+
+    claim_ttl: Duration = Field(3600.0, description="A CLAIM leaves the listing after this (divided by speed).")
+
+
+class DeliverySection(_Section):
+    """How events and entries reach a worker."""
+
+    notice_chars: int = Field(2000, ge=200, le=20_000, description="Most characters a notice adds to a tool result.")
+    context_chars: int = Field(12_000, ge=1000, le=400_000, description="Most characters of unread entries in a turn.")
+    attempts: int = Field(8, ge=1, le=100, description="Failed deliveries of an event before it is dead.")
+
+
+class TeamSpec(_Section):
+    """A whole team.toml."""
+
+    team: TeamSection
+    task: TaskSection
+    worker: WorkerSection = WorkerSection()
+    clock: ClockSection = ClockSection()
+    board: BoardSection = BoardSection()
+    delivery: DeliverySection = DeliverySection()
+
+    @property
+    def worker_names(self) -> list[str]:
+        """The full handles, in the order in which the workers start."""
+        return [worker_name(self.team.name, number) for number in range(1, self.team.workers + 1)]
+
+
+def load_spec(path: Path, overrides: dict[str, Any] | None = None) -> TeamSpec:
+    """Read `team.toml`; `overrides` are dotted keys (`{"team.workers": 4}`) that win over the file.
+
+    SpecError names the file, the key, the value and what is allowed, and lists every mistake at once.
+    """
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SpecError(f"{path}: no such file.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path}: cannot be read: {error}.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise SpecError(f"{path}: not valid TOML: {error}.") from error
+    for key, value in (overrides or {}).items():
+        section, _, name = key.partition(".")
+        data.setdefault(section, {})[name] = value
+    spec = parse_spec(data, source=str(path))
+    return _resolve_paths(spec, path.absolute().parent, source=str(path))
+
+
+def parse_spec(data: dict[str, Any], *, source: str = "spec") -> TeamSpec:
+    """Validate a spec given as plain data; paths stay as they are."""
+    try:
+        return TeamSpec.model_validate(data)
+    except ValidationError as error:
+        raise SpecError("\n".join(f"{source}: {_sentence(item)}" for item in error.errors())) from error
+
+
+def _sentence(item: Any) -> str:
+    key = ".".join(str(part) for part in item["loc"])
+    kind, value = item["type"], item["input"]
+    if kind == "extra_forbidden":
+        return f"{key}: no such key."
+    if kind == "missing":
+        return f"{key}: missing."
+    message = str(item["msg"]).removeprefix("Value error, ")
+    if kind == "value_error" and isinstance(value, dict):
+        return f"{key}.{message}."
+    message = message[:1].lower() + message[1:]
+    return f"{key}: {value!r} is not allowed: {message}."
+
+
+def _resolve_paths(spec: TeamSpec, base: Path, *, source: str) -> TeamSpec:
+    updates: dict[str, Path] = {}
+    for key in ("goal", "repository", "reference", "cases"):
+        value: Path | None = getattr(spec.task, key)
+        if value is None:
+            continue
+        resolved = (base / value).resolve()
+        if not resolved.exists():
+            raise SpecError(f"{source}: task.{key}: {str(value)!r} does not exist (looked for {resolved}).")
+        updates[key] = resolved
+    options = dict(spec.worker.options)
+    if "playbook" in options:
+        playbook = (base / options["playbook"]).resolve()
+        if not playbook.is_dir():
+            raise SpecError(f"{source}: worker.options.playbook: {options['playbook']!r} is not a folder.")
+        options["playbook"] = str(playbook)
+    return spec.model_copy(
+        update={
+            "task": spec.task.model_copy(update=updates),
+            "worker": spec.worker.model_copy(update={"options": options}),
+        }
+    )

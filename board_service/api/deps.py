@@ -1,0 +1,74 @@
+"""What routes share: the service, the caller, checked names, and the documented error shape."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Depends, Path, Request
+from pydantic import BaseModel
+
+from board_service.auth import Principal
+from board_service.board import check_agent_name, check_board_name
+from board_service.service import BoardService
+
+
+class ErrorItem(BaseModel):
+    """One thing that is wrong."""
+
+    code: str
+    message: str
+
+
+class ErrorBody(BaseModel):
+    """Every error of the board has this shape; `reason` is all messages in one text."""
+
+    status: str
+    reason: str
+    errors: list[ErrorItem]
+
+
+class EntryOut(BaseModel):
+    """An entry without its detail; times in milliseconds since the epoch."""
+
+    seq: int
+    label: str
+    worker: str
+    type: str
+    content: str
+    created_at: int
+    expires_at: int | None
+    has_detail: bool
+    active: bool
+
+
+def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return the `responses` of a route that may answer with these errors, besides those every route has."""
+    return {status: {"model": ErrorBody} for status in sorted({401, 403, 503, *statuses})}
+
+
+def service(request: Request) -> BoardService:
+    """Return the service of this application."""
+    found: BoardService = request.app.state.service
+    return found
+
+
+def caller(request: Request) -> Principal:
+    """Return who sent the request; the authentication middleware has found out."""
+    found: Principal = request.state.principal
+    return found
+
+
+def board_name(board: Annotated[str, Path(description="Name of the board.")]) -> str:
+    """Return the path's board name, checked."""
+    return check_board_name(board)
+
+
+def agent_name(agent: Annotated[str, Path(description="Name of the agent.")]) -> str:
+    """Return the path's agent name, checked."""
+    return check_agent_name(agent)
+
+
+Service = Annotated[BoardService, Depends(service)]
+Caller = Annotated[Principal, Depends(caller)]
+BoardName = Annotated[str, Depends(board_name)]
+AgentName = Annotated[str, Depends(agent_name)]

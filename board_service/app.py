@@ -1,0 +1,120 @@
+"""The application: routes, authentication before everything else, bounds, and one shape of error."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import Depends, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.security import HTTPBearer
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+import agensh
+from agensh.clock import Clock, SystemClock
+from agensh.db import DatabaseUnavailable, open_engine
+from board_service.api import board, health, notes, pending, stream, tokens
+from board_service.auth import TokenBook
+from board_service.database import database_url, prepare
+from board_service.errors import Mistake, Refusal, disk_full, refuse, storage_unavailable
+from board_service.gate import Gate, answer
+from board_service.service import BoardService
+from board_service.settings import BoardSettings
+from board_service.store import Store
+
+log = logging.getLogger(__name__)
+
+_DISK_FULL_CODES = frozenset({1021, 1041, 1114, 3675})  # MySQL: disk full, out of memory, table full, tablespace full
+
+
+def create_app(settings: BoardSettings, *, clock: Clock | None = None) -> FastAPI:
+    """Return the board service; its tables are brought up to date when it starts."""
+    clock = clock or SystemClock()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        url = database_url(settings)
+        await asyncio.to_thread(prepare, url)
+        engine = open_engine(url)
+        try:
+            book = TokenBook(engine, settings.admin_token.get_secret_value())
+            service = BoardService(settings, Store(engine), book, clock)
+            await service.store.check()
+            await service.start()
+            app.state.service = service
+            try:
+                yield
+            finally:
+                await service.aclose()
+        finally:
+            await engine.dispose()
+
+    app = FastAPI(
+        title="Agensh board",
+        version=agensh.__version__,
+        description="Short typed entries that a team of agents shares: append-only, searchable, streamed.",
+        lifespan=lifespan,
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+    )
+    bearer = [Depends(HTTPBearer(auto_error=False, description="A token made with `agensh board token`."))]
+    app.include_router(health.router)
+    for module in (notes, pending, tokens, stream, board):
+        app.include_router(module.router, dependencies=bearer)
+    app.add_middleware(Gate)
+    app.add_exception_handler(Refusal, _refused)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(SQLAlchemyError, _database_error)
+    app.add_exception_handler(DatabaseUnavailable, _database_error)
+    app.add_exception_handler(Exception, _bug)
+    return app
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refusal)
+    return answer(request, error)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    texts = {404: f"There is no {request.url.path[:100]!a} here.", 405: f"{request.method} is not possible here."}
+    text = texts.get(error.status_code, str(error.detail))
+    response = answer(request, refuse(error.status_code, f"http_{error.status_code}", text))
+    response.headers.update(error.headers or {})
+    return response
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    mistakes = [
+        Mistake(
+            f"{item['loc'][-1]}_invalid",
+            f"{item['loc'][-1]}: {ascii(item.get('input'))[:60]} is not possible: {item['msg']}.",
+        )
+        for item in error.errors()
+    ]
+    return answer(request, Refusal(422, mistakes))
+
+
+async def _bug(request: Request, error: Exception) -> Response:
+    return answer(request, refuse(500, "internal", "The board made a mistake; its log says which."))
+
+
+async def _database_error(request: Request, error: Exception) -> Response:
+    log.error("the database failed", extra={"path": request.url.path}, exc_info=error)
+    return answer(request, disk_full() if is_disk_full(error) else storage_unavailable())
+
+
+def is_disk_full(error: Exception) -> bool:
+    """Say whether the database failed for want of room."""
+    if not isinstance(error, DBAPIError):
+        return False
+    original = error.orig
+    code = original.args[0] if original is not None and original.args else None
+    return code in _DISK_FULL_CODES or "disk is full" in str(original)

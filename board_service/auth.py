@@ -1,0 +1,143 @@
+"""Who is asking: bearer tokens, stored as hashes, each bound to a worker, a role and a board.
+
+Valid tokens are held in memory; a token another process made is found at its first use, one that another process
+revoked is forgotten at the next look at the database (`follow_seconds`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import Executable, delete, func, insert, select
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from agensh.db import begin_write, retrying
+from agensh.identity import new_token, token_hash, token_matches
+from board_service.errors import Refusal, refuse
+from board_service.tables import tokens
+
+BOOTSTRAP_ADMIN = "admin"
+
+
+class Role(StrEnum):
+    """What a token may do."""
+
+    WORKER = "worker"
+    READER = "reader"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """The owner of a token."""
+
+    name: str
+    role: Role
+    board: str
+    """Empty for an admin: every board."""
+
+    def may_read(self, board: str) -> None:
+        """Refusal (403) unless the board is this principal's."""
+        if self.role is not Role.ADMIN and board != self.board:
+            raise refuse(403, "other_board", f"board: your token is for {self.board!r}, not for {board!r}.")
+
+    def may_write(self, board: str) -> None:
+        """Refusal (403) for readers and for other boards."""
+        self.may_read(board)
+        if self.role is Role.READER:
+            raise refuse(403, "read_only", "Your token may only read; writing needs a worker's token.")
+
+    def may_administer(self) -> None:
+        """Refusal (403) for all but admins."""
+        if self.role is not Role.ADMIN:
+            raise refuse(403, "not_admin", f"This needs an admin token; yours is a {self.role}'s.")
+
+
+def unauthorised() -> Refusal:
+    """Return what a request without a valid token gets."""
+    return refuse(401, "unauthorised", "Send a valid token: Authorization: Bearer <token>.")
+
+
+class TokenBook:
+    """The tokens of the service."""
+
+    def __init__(self, engine: AsyncEngine, admin_token: str) -> None:
+        self._engine = engine
+        self._admin_hash = token_hash(admin_token) if admin_token else ""
+        self._known: dict[str, Principal] = {}
+        self._state: tuple[int, int] = (0, 0)
+        self.generation = 0
+        """Changes whenever a token may have been revoked."""
+
+    async def find(self, token: str) -> Principal | None:
+        """Return who owns `token`, None for nobody."""
+        if self._admin_hash and token_matches(token, self._admin_hash):
+            return Principal(BOOTSTRAP_ADMIN, Role.ADMIN, "")
+        hashed = token_hash(token)
+        found = self._known.get(hashed)
+        if found is None:
+            query = select(tokens.c.worker, tokens.c.role, tokens.c.board).where(tokens.c.token_hash == hashed)
+            row = await self._first(query)
+            if row is not None:
+                found = self._known[hashed] = Principal(row.worker, Role(row.role), row.board)
+        return found
+
+    async def refresh(self) -> None:
+        """Forget everything when the stored tokens changed since the last call."""
+        row = await self._first(select(func.count(), func.max(tokens.c.id)).select_from(tokens))
+        state = (0, 0) if row is None else (int(row[0]), int(row[1] or 0))
+        if state != self._state:
+            self._forget()
+            self._state = state
+
+    async def any_stored(self) -> bool:
+        """Say whether there is any token at all."""
+        return await self._first(select(tokens.c.id).limit(1)) is not None
+
+    async def create(self, worker: str, role: Role, board: str, now: float) -> str:
+        """Store a new token and return it; it is never shown again."""
+        token = new_token("agb")
+        values = {
+            "worker": worker,
+            "role": str(role),
+            "board": "" if role is Role.ADMIN else board,
+            "token_hash": token_hash(token),
+            "created_at": round(now * 1000),
+        }
+
+        async def store() -> None:
+            async with begin_write(self._engine) as connection:
+                # A first try that was cut off may have committed: the hash is unique, so look before writing.
+                query = select(tokens.c.id).where(tokens.c.token_hash == values["token_hash"])
+                if (await connection.execute(query)).first() is None:
+                    await connection.execute(insert(tokens).values(values))
+
+        await retrying(store)
+        return token
+
+    async def revoke(self, worker: str, board: str | None) -> int:
+        """Delete the worker's tokens (of one board, or of all with None) and return how many there were."""
+
+        async def remove() -> int:
+            async with begin_write(self._engine) as connection:
+                query = delete(tokens).where(tokens.c.worker == worker)
+                if board is not None:
+                    query = query.where(tokens.c.board == board)
+                return int((await connection.execute(query)).rowcount)
+
+        removed = await retrying(remove)
+        self._forget()
+        return removed
+
+    def _forget(self) -> None:
+        self._known.clear()
+        self.generation += 1
+
+    async def _first(self, query: Executable) -> Any:
+        async def read() -> Any:
+            async with self._engine.connect() as connection:
+                return (await connection.execute(query)).first()
+
+        return await retrying(read)

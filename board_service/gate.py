@@ -1,0 +1,108 @@
+"""What stands before the routes: authentication of every path but two, and bounds on queries and bodies.
+
+Nothing of a request without a valid token is read, and no body is taken in beyond its bound.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from agensh.db import DatabaseUnavailable
+from agensh.entries import DETAIL_CAP
+from board_service.auth import Principal, unauthorised
+from board_service.errors import Refusal, refuse, storage_unavailable
+from board_service.service import BoardService
+
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+BODY_CAP = 512 * 1024  # bytes; a detail of 64 KiB has at most six times as many when JSON escapes every character
+TOKEN_CAP = 512  # characters
+QUERY_CAP = 16 * 1024  # bytes
+
+
+class Gate:
+    """ASGI middleware; puts the caller into the request's state."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or answer it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        try:
+            if scope["path"] not in OPEN_PATHS:
+                request.state.token = _token(request)
+                request.state.principal = await self._principal(request)
+            _check_sizes(request)
+            body = _Bounded(receive)
+        except Refusal as refusal:
+            await answer(request, refusal)(scope, receive, send)
+            return
+        await self._app(scope, body.receive, send)
+
+    async def _principal(self, request: Request) -> Principal:
+        service: BoardService = request.app.state.service
+        try:
+            found = await service.tokens.find(request.state.token)
+        except (SQLAlchemyError, DatabaseUnavailable):
+            raise storage_unavailable() from None
+        if found is None:
+            raise unauthorised()
+        return found
+
+
+def answer(request: Request, refusal: Refusal) -> JSONResponse:
+    """Return the response for a refusal, counted."""
+    service: BoardService | None = getattr(request.app.state, "service", None)
+    if service is not None:
+        for mistake in refusal.mistakes:
+            service.metrics.rejections[mistake.code] += 1
+    headers = {} if refusal.retry_after is None else {"Retry-After": str(refusal.retry_after)}
+    if refusal.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return JSONResponse(refusal.body(), refusal.status, headers)
+
+
+def _token(request: Request) -> str:
+    kind, _, token = request.headers.get("authorization", "").partition(" ")
+    token = token.strip()
+    if kind.lower() != "bearer" or not token or len(token) > TOKEN_CAP:
+        raise unauthorised()
+    return token
+
+
+def _check_sizes(request: Request) -> None:
+    if len(request.scope["query_string"]) > QUERY_CAP:
+        raise refuse(422, "query_too_long", f"query: it has more than {QUERY_CAP} bytes.")
+    length = request.headers.get("content-length", "")
+    if length.isdigit() and int(length) > BODY_CAP:
+        raise _body_too_long()
+
+
+def _body_too_long() -> Refusal:
+    return refuse(
+        413,
+        "body_too_long",
+        f"body: it has more than {BODY_CAP} bytes; a detail may have at most {DETAIL_CAP} bytes of UTF-8.",
+    )
+
+
+class _Bounded:
+    """Counts a body that came without its length."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self._taken = 0
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.request":
+            self._taken += len(message.get("body", b""))
+            if self._taken > BODY_CAP:
+                raise _body_too_long()
+        return message

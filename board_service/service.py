@@ -1,0 +1,284 @@
+"""The board service without HTTP: boards opened in memory, their writers, and following other processes' writes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from agensh.clock import Clock
+from agensh.db import DatabaseUnavailable
+from agensh.entries import Entry, EntryType
+from board_service.auth import TokenBook
+from board_service.board import Note, is_shown
+from board_service.errors import refuse, storage_unavailable
+from board_service.metrics import Metrics
+from board_service.notices import Notice, notices, pick
+from board_service.overlap import Overlap, overlaps
+from board_service.settings import BoardSettings
+from board_service.store import Head, Store
+from board_service.stream import Feed
+from board_service.writer import GroupWriter
+
+log = logging.getLogger(__name__)
+
+CATCH_UP = 1000  # entries read from the database at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """What became of a note."""
+
+    entry: Entry
+    repeated: bool
+    overlaps: tuple[Overlap, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """What an agent has not acknowledged; acknowledging `cursor` covers all of it."""
+
+    notices: tuple[Notice, ...]
+    cursor: int
+
+
+def shown_entry(entry: Entry, now: float) -> dict[str, Any]:
+    """Return an entry as the interface shows it at `now`."""
+    return replace(entry, active=is_shown(entry, now)).to_json()
+
+
+class OpenBoard:
+    """One board in memory."""
+
+    def __init__(self, name: str, feed: Feed, claims: list[Entry], releases: int) -> None:
+        self.name = name
+        self.feed = feed
+        self.claims = {claim.seq: claim for claim in claims}
+        self.releases = releases
+        self.lock = asyncio.Lock()
+        """Held while the memory is brought up to date."""
+        self.writer: GroupWriter[Note, tuple[Entry, bool]] | None = None
+
+    def active_claims(self, now: float) -> list[Entry]:
+        """Return the claims that stand, ascending."""
+        self.claims = {seq: claim for seq, claim in self.claims.items() if is_shown(claim, now)}
+        return list(self.claims.values())
+
+
+class BoardService:
+    """Everything the routes call."""
+
+    def __init__(self, settings: BoardSettings, store: Store, tokens: TokenBook, clock: Clock) -> None:
+        self.settings = settings
+        self.store = store
+        self.tokens = tokens
+        self.clock = clock
+        self.metrics = Metrics()
+        self._boards: dict[str, OpenBoard] = {}
+        self._opening = asyncio.Lock()
+        self._cursors: dict[tuple[str, str], int] = {}
+        self._acks: GroupWriter[tuple[str, str, int], None] | None = None
+        self._follower: asyncio.Task[None] | None = None
+        self.stopping = False
+
+    async def start(self) -> None:
+        """Begin to follow the database."""
+        await self.tokens.refresh()
+        self._acks = GroupWriter(self._save_cursors, room=self.settings.queue_notes, batch=self.settings.batch_notes)
+        self._follower = asyncio.create_task(self._follow())
+
+    def stop_streams(self) -> None:
+        """End all streams, so that connections can close."""
+        self.stopping = True
+        for board in self._boards.values():
+            board.feed.close()
+
+    async def aclose(self) -> None:
+        """Write what waits and stop."""
+        self.stop_streams()
+        if self._follower is not None:
+            self._follower.cancel()
+            await asyncio.gather(self._follower, return_exceptions=True)
+        for board in self._boards.values():
+            if board.writer is not None:
+                await board.writer.aclose()
+        if self._acks is not None:
+            await self._acks.aclose()
+
+    async def board(self, name: str) -> OpenBoard:
+        """Return a board, read into memory at its first use."""
+        found = self._boards.get(name)
+        if found is not None:
+            return found
+        async with self._opening:
+            found = self._boards.get(name)
+            if found is None:
+                head = await self.store.head(name)
+                tail = await self.store.after(
+                    name, max(0, head.seq - self.settings.ring_entries), self.settings.ring_entries
+                )
+                claims = await self.store.claims(name, self.clock.time())
+                last = tail[-1].seq if tail else 0
+                feed = Feed(tail, last, self.settings.ring_entries)
+                found = self._boards[name] = OpenBoard(name, feed, claims, head.releases)
+                if self.stopping:
+                    feed.close()
+        return found
+
+    async def write(self, name: str, note: Note) -> Admitted:
+        """Write a note; it is committed when this returns."""
+        board = await self.board(name)
+        if board.writer is None:
+            await self.store.ensure_board(name, self.clock.time())
+            if board.writer is None:
+
+                async def commit(notes: Sequence[Note]) -> Sequence[tuple[Entry, bool]]:
+                    return await self._commit(board, notes)
+
+                board.writer = GroupWriter(commit, room=self.settings.queue_notes, batch=self.settings.batch_notes)
+        started = self.clock.monotonic()
+        try:
+            async with asyncio.timeout(self.settings.write_seconds):
+                entry, repeated = await board.writer.submit(note)
+        except TimeoutError:
+            raise storage_unavailable() from None
+        self.metrics.wrote(entry.type, self.clock.monotonic() - started, repeated=repeated)
+        alike: list[Overlap] = []
+        if entry.type is EntryType.CLAIM:
+            standing = board.active_claims(self.clock.time())
+            alike = overlaps(entry, standing, self.settings.overlap_score)
+        return Admitted(entry, repeated, tuple(alike))
+
+    async def read(self, name: str, limit: int, after: int | None, type_: EntryType | None) -> tuple[list[Entry], int]:
+        """Return what the listing shows, ascending, and the head: the newest `limit`, or the first after `after`."""
+        board = await self.board(name)
+        now = self.clock.time()
+        head = board.feed.head
+        recent = board.feed.after(board.feed.floor if after is None else after)
+        shown = [entry for entry in recent or () if is_shown(entry, now) and (type_ is None or entry.type is type_)]
+        if after is None:
+            if len(shown) < limit and board.feed.floor > 0:
+                shown = await self.store.newest(name, limit, type_=type_, shown_at=now)
+            shown = shown[-limit:]
+        elif recent is None:
+            shown = await self.store.after(name, after, limit, type_=type_, shown_at=now)
+        return shown[:limit], head
+
+    async def unfold(self, name: str, seq: int) -> tuple[Entry, str]:
+        """Return an entry and its detail; Refusal (404) when there is none."""
+        found = await self.store.unfold(name, seq)
+        if found is None:
+            raise refuse(404, "no_entry", f"label: there is no G{seq} on board {name!r}.")
+        return found
+
+    async def release(self, name: str, seq: int, worker: str) -> Entry:
+        """Release the worker's own claim; Refusal 404, 403 or 422 when it cannot."""
+        entry, _ = await self.unfold(name, seq)
+        if entry.type is not EntryType.CLAIM:
+            raise refuse(422, "not_a_claim", f"label: {entry.label} is a {entry.type}; only a CLAIM can be released.")
+        if entry.worker != worker:
+            raise refuse(
+                403, "not_yours", f"label: {entry.label} is {entry.worker}'s claim; only its worker may release it."
+            )
+        board = await self.board(name)
+        now = self.clock.time()
+        await self.store.release(name, seq, worker, now)
+        await self._catch_up(board)
+        return (await self.unfold(name, seq))[0]
+
+    async def pending(self, name: str, agent: str, ack: int | None) -> Pending:
+        """Return what others wrote since what `agent` has acknowledged, after acknowledging `ack`."""
+        board = await self.board(name)
+        feed = board.feed
+        cursor = self._cursors.get((name, agent))
+        if cursor is None:
+            cursor = self._cursors[name, agent] = await self.store.cursor(name, agent)
+        if ack is not None and min(ack, feed.head) > cursor:
+            cursor = min(ack, feed.head)
+            assert self._acks is not None
+            await self._acks.submit((name, agent, cursor))
+            self._cursors[name, agent] = max(cursor, self._cursors[name, agent])
+        self.metrics.pending_calls += 1
+        now = self.clock.time()
+        head = feed.head
+        limit = self.settings.pending_notices
+        unseen = feed.after(cursor)
+        if unseen is None:
+            picked, counts = await self.store.unseen(name, agent, cursor, head, now, limit)
+        else:
+            picked, counts = pick(unseen, agent, now, limit)
+        return Pending(tuple(notices(picked, counts, name, cursor, head, now)), head)
+
+    def new_key(self) -> str:
+        """Return the key of a note whose client chose none."""
+        return f"i:{uuid.uuid4().hex}"
+
+    def boards(self) -> list[OpenBoard]:
+        """Return the boards in memory."""
+        return list(self._boards.values())
+
+    async def _commit(self, board: OpenBoard, notes: Sequence[Note]) -> Sequence[tuple[Entry, bool]]:
+        now = self.clock.time()
+        seconds = self.settings.claim_seconds
+        done = await self.store.append(board.name, notes, now, seconds)
+        written = {entry.seq: entry for entry in done.entries}
+        try:
+            async with board.lock:
+                fresh = [written[seq] for seq in sorted(written) if seq > board.feed.head]
+                whole = board.feed.head + len(fresh) == done.head.seq and done.head.releases == board.releases
+                if whole:
+                    self._take(board, fresh)
+            if not whole:
+                await self._catch_up(board)
+        except (SQLAlchemyError, DatabaseUnavailable):
+            # The notes are committed and must be answered; the follower repairs the memory.
+            log.warning("memory not brought up to date", extra={"board": board.name}, exc_info=True)
+        return [
+            (entry, repeated and note.keyed)
+            for entry, repeated, note in zip(done.entries, done.repeated, notes, strict=True)
+        ]
+
+    def _take(self, board: OpenBoard, fresh: list[Entry]) -> None:
+        fresh = [entry for entry in fresh if entry.seq > board.feed.head]
+        board.claims.update({entry.seq: entry for entry in fresh if entry.type is EntryType.CLAIM and entry.active})
+        board.feed.extend(fresh)
+
+    async def _catch_up(self, board: OpenBoard) -> None:
+        """Take over whatever the database has and the memory has not."""
+        async with board.lock:
+            head = await self.store.head(board.name)
+            while board.feed.head < head.seq:
+                fresh = await self.store.after(board.name, board.feed.head, CATCH_UP)
+                if not fresh:
+                    break
+                self._take(board, fresh)
+            if head.releases != board.releases:
+                claims = await self.store.claims(board.name, self.clock.time())
+                board.claims = {claim.seq: claim for claim in claims}
+                board.feed.keep_claims(board.claims)
+                board.releases = head.releases
+
+    async def _save_cursors(self, acks: Sequence[tuple[str, str, int]]) -> Sequence[None]:
+        moved: dict[tuple[str, str], int] = {}
+        for name, agent, seq in acks:
+            moved[name, agent] = max(seq, moved.get((name, agent), 0))
+        await self.store.save_cursors(moved)
+        return [None] * len(acks)
+
+    async def _follow(self) -> None:
+        while True:
+            await self.clock.sleep(self.settings.follow_seconds)
+            try:
+                heads = await self.store.heads()
+                for board in self.boards():
+                    head = heads.get(board.name, Head())
+                    if head.seq > board.feed.head or head.releases != board.releases:
+                        await self._catch_up(board)
+                await self.tokens.refresh()
+            except (SQLAlchemyError, DatabaseUnavailable):
+                log.warning("the database did not answer", exc_info=True)

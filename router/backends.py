@@ -1,0 +1,133 @@
+"""What a node host asks of the services: the clients of its workers, one board stream, and the listeners."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import httpx
+
+from agensh.clients.board import BoardClient
+from agensh.clients.gitea import GiteaClient
+from agensh.clients.gitea_events import GiteaEventStream
+from agensh.clients.http import new_http_client
+from agensh.clients.mattermost import MattermostClient
+from agensh.clients.mattermost_ws import MattermostSocket
+from agensh.clock import Clock
+from agensh.rundir import RunInfo, RunSecrets, WorkerSecrets
+from router.events import EventSink
+from router.feed import EntrySource
+from router.listeners.gitea import GiteaListener
+from router.listeners.mattermost import MattermostListener
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerClients:
+    """The services as one worker sees them, with its own tokens."""
+
+    board: BoardClient
+    chat: MattermostClient
+    forge: GiteaClient
+
+
+class Listener(Protocol):
+    """Turns what one source shows into events, until it is cancelled."""
+
+    async def run(self) -> None:
+        """Listen."""
+        ...
+
+
+class Backends(Protocol):
+    """The services of one run."""
+
+    def feed_source(self) -> EntrySource:
+        """Return what the node's one board stream reads from."""
+        ...
+
+    async def channel_id(self) -> str:
+        """Return the id of the team's task channel."""
+        ...
+
+    def clients(self, worker: str, secrets: WorkerSecrets) -> WorkerClients:
+        """Return the clients of one worker."""
+        ...
+
+    def listeners(
+        self, worker: str, secrets: WorkerSecrets, clients: WorkerClients, sink: EventSink, channel_id: str
+    ) -> Sequence[Listener]:
+        """Return the listeners of one worker."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        ...
+
+
+CONNECTIONS = httpx.Limits(max_connections=128, max_keepalive_connections=64)
+SWEEP = 120.0  # seconds between two readings of a source that no push asked for
+RECONNECT = 60.0  # seconds between two tries to connect at most
+FASTEST = 10.0  # seconds
+
+
+class ServiceBackends:
+    """The real services of a run. One connection pool a service serves all workers of the node."""
+
+    def __init__(self, info: RunInfo, secrets: RunSecrets, clock: Clock) -> None:
+        self._info = info
+        self._secrets = secrets
+        self._clock = clock
+        self._board_http = new_http_client(limits=CONNECTIONS)
+        self._chat_http = new_http_client(limits=CONNECTIONS)
+        self._forge_http = new_http_client(limits=CONNECTIONS)
+        # Every worker holds one event stream of the forge open; no request may wait behind those.
+        streams = 2 * len(secrets.workers)
+        self._events_http = new_http_client(
+            limits=httpx.Limits(max_connections=streams + 8, max_keepalive_connections=8)
+        )
+        self._names: dict[str, str] = {}
+
+    def feed_source(self) -> EntrySource:
+        """Return a board client; any token of the board reads all of it."""
+        first = next(iter(self._secrets.workers.values()))
+        return BoardClient(self._info.urls.board, first.board_token, self._info.board, self._board_http)
+
+    async def channel_id(self) -> str:
+        """Return the id of the team's task channel, as its first worker sees it."""
+        first = next(iter(self._secrets.workers.values()))
+        chat = MattermostClient(self._info.urls.chat, token=first.chat_token, http=self._chat_http, clock=self._clock)
+        team = await chat.team_by_name(self._info.chat_team)
+        channel = await chat.channel_by_name(team.id, self._info.channel)
+        return channel.id
+
+    def clients(self, worker: str, secrets: WorkerSecrets) -> WorkerClients:
+        """Return the clients of one worker, with its own tokens."""
+        urls = self._info.urls
+        return WorkerClients(
+            board=BoardClient(urls.board, secrets.board_token, self._info.board, self._board_http),
+            chat=MattermostClient(urls.chat, token=secrets.chat_token, http=self._chat_http, clock=self._clock),
+            forge=GiteaClient(urls.forge, token=secrets.forge_token, http=self._forge_http, clock=self._clock),
+        )
+
+    def listeners(
+        self, worker: str, secrets: WorkerSecrets, clients: WorkerClients, sink: EventSink, channel_id: str
+    ) -> Sequence[Listener]:
+        """Return the listeners of one worker."""
+        urls, clock = self._info.urls, self._clock
+        pace = {"sweep_every": self._paced(SWEEP), "reconnect_longest": self._paced(RECONNECT)}
+        events = GiteaEventStream(urls.forge, worker, secrets.forge_password, http=self._events_http)
+        socket = MattermostSocket(urls.chat, secrets.chat_token, clock)
+        return (
+            GiteaListener(worker, clients.forge, events, sink, clock, **pace),
+            MattermostListener(worker, clients.chat, socket, sink, clock, names=self._names, **pace),
+        )
+
+    def _paced(self, seconds: float) -> float:
+        """A rehearsal sweeps more often, within what the services can bear."""
+        return max(FASTEST, seconds / self._info.spec.clock.speed)
+
+    async def aclose(self) -> None:
+        """Close the connection pools."""
+        for http in (self._board_http, self._chat_http, self._forge_http, self._events_http):
+            await http.aclose()

@@ -1,0 +1,247 @@
+"""The desk of one worker: what it has not been shown yet, over all ways of delivery.
+
+Contract:
+- An entry or a direct message is shown once, mid-turn with a tool result or in the prompt of a turn, whichever comes
+  first. A worker's own entries, expired and released claims are never shown.
+- What was handed out counts as shown only when the worker's next call or the end of its turn proves that it arrived
+  (`acknowledge`). Until then a crash makes it pending again.
+- Mid-turn, direct messages come first, then FAIL, CLAIM, FACT, OBSERVED, PATCH_SUMMARY; what does not fit stays pending
+  and is counted. A turn's context moves past everything: what it leaves out is counted there, with the call that
+  reads it.
+- `collect` and `acknowledge` cost no I/O: positions live in memory, and the node host saves them once a second. A crash
+  loses at most that second, which repeats notices and loses none.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import insert, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from agensh.clock import Clock
+from agensh.entries import NOTICE_ORDER, Entry
+from router.events import Kind, Source
+from router.feed import BoardFeed
+from router.mcp.notices import PendingMessage, render_notice
+from router.ports import Notice
+from router.queue import EventQueue, QueuedEvent
+from router.tables import notices
+from router.writer import Writer
+
+CURSOR = "board"
+_RANK = {type_: rank for rank, type_ in enumerate(NOTICE_ORDER)}
+
+
+@dataclass(frozen=True, slots=True)
+class SharedContext:
+    """The unread entries of one turn, ascending."""
+
+    entries: tuple[Entry, ...] = ()
+    left_out: int = 0
+    after: int = 0
+    """`board_read(after=…)` from here shows all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _HandOut:
+    key: str
+    entries: frozenset[int]
+    messages: tuple[QueuedEvent, ...]
+    """Delivered mid-turn; the events of a turn are acknowledged with the turn."""
+
+
+class Desk:
+    """Implements `NoticeDesk`. One event loop only; no method waits."""
+
+    def __init__(self, worker: str, feed: BoardFeed, queue: EventQueue, writer: Writer, clock: Clock) -> None:
+        self.worker = worker
+        self._feed = feed
+        self._queue = queue
+        self._writer = writer
+        self._clock = clock
+        self._cursor = 0
+        self._seen: set[int] = set()
+        """Acknowledged entries after the cursor."""
+        self._out: set[int] = set()
+        """Handed out, not acknowledged."""
+        self._hand_outs: list[_HandOut] = []
+        self._messages: dict[int, QueuedEvent] = {}
+        """Chat events that wait in the queue: direct messages become notices, the others are withdrawn when read."""
+        self._turn_id: int | None = None
+        self._saved = ""
+
+    def restore(self, cursor: str | None, messages: Sequence[QueuedEvent]) -> None:
+        """Take up the saved position and what waits in the queue."""
+        if cursor:
+            value = json.loads(cursor)
+            self._cursor, self._seen = int(value["seq"]), set(value["seen"])
+            self._saved = cursor
+        self.expect(messages)
+
+    def expect(self, events: Iterable[QueuedEvent]) -> None:
+        """Chat events are in the queue now."""
+        self._messages.update((event.id, event) for event in events if event.source is Source.MATTERMOST)
+
+    def collect(self, room: int) -> Notice | None:
+        """See `NoticeDesk.collect`."""
+        direct = [event for event in self._messages.values() if event.kind is Kind.DIRECT_MESSAGE]
+        if not direct and self._feed.head <= self._cursor:
+            return None
+        entries = sorted(self._pending(), key=lambda entry: (_RANK[entry.type], entry.seq))
+        if not direct and not entries:
+            return None
+        rendered = render_notice([_message(event) for event in direct], entries, room=room, now=self._clock.time())
+        if rendered is None:
+            return None
+        shown = set(rendered.shown)
+        self._hand_out(
+            [entry for entry in entries if f"g{entry.seq}" in shown],
+            [event for event in direct if event.ref in shown],
+            via="mcp",
+        )
+        return Notice(rendered.text, rendered.shown)
+
+    def acknowledge(self) -> None:
+        """See `NoticeDesk.acknowledge`."""
+        if not self._hand_outs:
+            return
+        keys = [hand_out.key for hand_out in self._hand_outs]
+        messages = [event.id for hand_out in self._hand_outs for event in hand_out.messages]
+        self._seen |= self._out
+        self._out.clear()
+        self._hand_outs.clear()
+        self._advance()
+        now = self._clock.time()
+        self._writer.record(lambda connection: _acknowledged(connection, keys, now))
+        self._queue.note_acknowledged(messages)
+
+    def worker_read(self, sender: str, before: float, limit: int) -> None:
+        """The worker read its messages from `sender` (empty: the task channel) by itself, as they were at `before`.
+
+        They are not announced again. A reading shows `limit` posts of both sides, so only half as many of the newest
+        waiting ones are sure to have been in it.
+        """
+        found = [
+            event
+            for event in self._messages.values()
+            if event.observed_at <= before
+            and (
+                event.kind is not Kind.DIRECT_MESSAGE
+                if not sender
+                else event.kind is Kind.DIRECT_MESSAGE and event.body.get("author") == sender
+            )
+        ]
+        chosen = sorted(found, key=lambda event: event.observed_at)[-max(1, limit // 2) :]
+        for event in chosen:
+            del self._messages[event.id]
+        if chosen:
+            self._hand_outs.append(_HandOut(uuid.uuid4().hex, frozenset(), tuple(chosen)))
+            self._queue.note_handed_out([event.id for event in chosen], self._turn_id, "read")
+
+    def open_turn(
+        self, turn_id: int, events: Sequence[QueuedEvent], *, room: int, length: Callable[[Entry], int]
+    ) -> SharedContext:
+        """Hand out the events and the unread entries of a turn; `length` says how many characters an entry takes."""
+        self._turn_id = turn_id
+        for event in events:
+            self._messages.pop(event.id, None)
+        pending = self._pending()
+        chosen: list[Entry] = []
+        left = room
+        for entry in sorted(pending, key=lambda entry: (_RANK[entry.type], -entry.seq)):
+            left -= length(entry)
+            if left < 0:
+                break
+            chosen.append(entry)
+        chosen.sort(key=lambda entry: entry.seq)
+        fallen_out = max(0, self._feed.lost_through - self._cursor)
+        context = SharedContext(tuple(chosen), len(pending) - len(chosen) + fallen_out, self._cursor)
+        direct = [event for event in events if event.kind is Kind.DIRECT_MESSAGE]
+        self._record(self._announce(pending), chosen, direct, via="turn")
+        return context
+
+    def close_turn(self, *, delivered: bool) -> None:
+        """The turn ended; `delivered` says that its end proves what was handed out."""
+        if delivered:
+            self.acknowledge()
+        else:
+            messages = [event for hand_out in self._hand_outs for event in hand_out.messages]
+            self._hand_outs.clear()
+            self._out.clear()
+            self.expect(messages)
+            self._queue.note_returned([event.id for event in messages])
+        self._turn_id = None
+
+    def unsaved(self) -> str | None:
+        """Return the position to save, or None when it was saved already; the caller saves it."""
+        value = json.dumps({"seq": self._cursor, "seen": sorted(self._seen)})
+        if value == self._saved:
+            return None
+        self._saved = value
+        return value
+
+    def oldest_unseen(self) -> float | None:
+        """Return when the oldest thing was posted that the worker has not been shown."""
+        times = [entry.created_at for entry in self._pending()]
+        times += [event.observed_at for event in self._messages.values() if event.kind is Kind.DIRECT_MESSAGE]
+        return min(times, default=None)
+
+    def _pending(self) -> list[Entry]:
+        now = self._clock.time()
+        return [
+            entry
+            for entry in self._feed.after(self._cursor)
+            if entry.seq not in self._seen and entry.seq not in self._out and self._concerns(entry, now)
+        ]
+
+    def _concerns(self, entry: Entry, now: float) -> bool:
+        expired = entry.expires_at is not None and entry.expires_at <= now
+        return entry.worker != self.worker and entry.active and not expired
+
+    def _advance(self) -> None:
+        now = self._clock.time()
+        for entry in self._feed.after(self._cursor):
+            if entry.seq in self._out or (entry.seq not in self._seen and self._concerns(entry, now)):
+                break
+            self._cursor = entry.seq
+            self._seen.discard(entry.seq)
+        # What fell out of the ring cannot be pending any more.
+        self._seen = {seq for seq in self._seen if seq > self._cursor}
+
+    def _hand_out(self, entries: Sequence[Entry], messages: Sequence[QueuedEvent], *, via: str) -> None:
+        for event in messages:
+            del self._messages[event.id]
+        key = self._announce(entries, messages)
+        self._record(key, entries, messages, via=via)
+        self._queue.note_handed_out([event.id for event in messages], self._turn_id, "notice")
+
+    def _announce(self, entries: Sequence[Entry], messages: Sequence[QueuedEvent] = ()) -> str:
+        hand_out = _HandOut(uuid.uuid4().hex, frozenset(entry.seq for entry in entries), tuple(messages))
+        self._hand_outs.append(hand_out)
+        self._out |= hand_out.entries
+        return hand_out.key
+
+    def _record(self, key: str, entries: Sequence[Entry], messages: Sequence[QueuedEvent], *, via: str) -> None:
+        row = {"hand_out": key, "worker": self.worker, "shown_at": self._clock.time(), "via": via}
+        rows = [row | {"ref": f"g{entry.seq}", "kind": "entry", "posted_at": entry.created_at} for entry in entries] + [
+            row | {"ref": event.ref, "kind": "direct_message", "posted_at": event.observed_at} for event in messages
+        ]
+        if rows:
+            self._writer.record(lambda connection: connection.execute(insert(notices), rows))
+
+
+def _message(event: QueuedEvent) -> PendingMessage:
+    return PendingMessage(
+        ref=event.ref,
+        sender=str(event.body.get("author", "")),
+        text=str(event.body.get("text") or event.summary),
+        posted_at=event.observed_at,
+    )
+
+
+async def _acknowledged(connection: AsyncConnection, keys: list[str], now: float) -> None:
+    await connection.execute(update(notices).where(notices.c.hand_out.in_(keys)).values(acked_at=now))

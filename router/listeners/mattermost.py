@@ -1,0 +1,262 @@
+"""Listens to the chat: the websocket brings posts, REST brings what it missed.
+
+Every post becomes one event, named by its id, whichever way it came. A connection that is not a resumed one, a jump in
+its numbering, or more posts than the inbox holds makes the listener read all its channels back, each from an anchor:
+the newest committed post that is some seconds older than the newest one, because posts become visible in another order
+than that of their times. The anchor is stored with the events. Edits and deletions are no events.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from agensh.clients.mattermost import Channel, MattermostClient, Post
+from agensh.clients.mattermost_ws import ChatSignal, MattermostSocket
+from agensh.clock import Clock
+from agensh.errors import ServiceError
+from agensh.text import one_line
+from router.events import EventSink, Kind, NewEvent, Priority, Source
+from router.listeners.base import Listener
+from router.listeners.mentions import mentions
+
+log = logging.getLogger(__name__)
+
+OVERLAP_MS = 10_000
+REMEMBERED = 200  # posts a channel, candidates for the anchor
+INBOX = 4096  # posts
+MOST_COMMITTED = 4096  # ids
+BATCH = 200  # posts a transaction
+FIRST_READING = 50  # newest posts of a team's channel that is new to the worker; mentions are told however old
+SUMMARY = 400  # characters
+BEGINNING = "-"
+"""Cursor of a channel that is known and has no anchor yet."""
+_DIRECT = frozenset({"D", "G"})
+_GONE = frozenset({403, 404})
+
+
+@dataclass(slots=True)
+class _Place:
+    """One channel: what it is, and how far it was read."""
+
+    id: str
+    direct: bool
+    name: str
+    anchor: str = ""
+    """Id of the post after which the channel is read back; empty: from its beginning."""
+    stored: str | None = None
+    """The cursor's committed value; None when the channel has none yet."""
+    newest: int = 0
+    recent: tuple[tuple[int, str], ...] = ()
+    """Time and id of committed posts, candidates for the anchor."""
+
+    def advanced(self, posts: Iterable[Post]) -> tuple[tuple[tuple[int, str], ...], str]:
+        """Return `recent` and `anchor` as they will be once `posts` are committed."""
+        recent = sorted({*self.recent, *((post.create_at, post.id) for post in posts)})
+        if not recent:
+            return (), self.anchor
+        old = [entry for entry in recent if entry[0] <= recent[-1][0] - OVERLAP_MS]
+        if not old:
+            return tuple(recent[-REMEMBERED:]), self.anchor
+        return tuple(entry for entry in recent[-REMEMBERED:] if entry >= old[-1]), old[-1][1]
+
+
+class MattermostListener(Listener[ChatSignal]):
+    """The chat as a source of one worker's events."""
+
+    source_name = "mattermost"
+
+    def __init__(
+        self,
+        worker: str,
+        client: MattermostClient,
+        socket: MattermostSocket,
+        sink: EventSink,
+        clock: Clock,
+        *,
+        sweep_every: float = 300.0,
+        reconnect_first: float = 1.0,
+        reconnect_longest: float = 60.0,
+        names: dict[str, str] | None = None,
+    ) -> None:
+        """`names` (account id → name) may be shared by the listeners of a process."""
+        super().__init__(
+            worker,
+            socket,
+            sink,
+            clock,
+            sweep_every=sweep_every,
+            reconnect_first=reconnect_first,
+            reconnect_longest=reconnect_longest,
+        )
+        self.client = client
+        self._names = {} if names is None else names
+        self._inbox: deque[ChatSignal] = deque()
+        self._places: dict[str, _Place] = {}
+        self._behind = True
+        """Whether all channels must be read back before anything else."""
+        self._unread_channels: set[str] = set()
+        self._committed: dict[str, None] = {}
+        """Ids of posts that were put, newest last: saves the sink most repetitions."""
+
+    def on_connect(self) -> None:
+        """Whether the connection was resumed is told by its first signal."""
+
+    def on_signal(self, signal: ChatSignal) -> bool:
+        match signal.kind:
+            case "posted":
+                if len(self._inbox) >= INBOX:
+                    log.warning("chat inbox is full", extra={"worker": self.worker, "dropped": len(self._inbox)})
+                    self._inbox.clear()
+                    self._behind = True
+                else:
+                    self._inbox.append(signal)
+            case "fresh" | "gap":
+                self._behind = True
+            case "direct_added":
+                self._unread_channels.add(signal.channel_id)
+            case "dead_session":
+                raise ServiceError("The chat", 401, "the token of this account is not valid any more")
+            case "resumed":
+                return False
+        return True
+
+    async def work(self, *, sweep: bool) -> None:
+        while True:
+            if self._behind or sweep:
+                # First of all: posts that came after a loss must not move an anchor beyond what was lost.
+                self._behind = sweep = False
+                try:
+                    await self._read_back(await self.client.my_channels())
+                except BaseException:
+                    self._behind = True
+                    raise
+            elif self._unread_channels:
+                channel_id = next(iter(self._unread_channels))
+                await self._read_channel(channel_id)
+                self._unread_channels.discard(channel_id)
+            elif self._inbox:
+                batch = [self._inbox[index] for index in range(min(BATCH, len(self._inbox)))]
+                await self._take(batch)
+                # Only what was committed leaves the inbox; `on_signal` may have emptied it meanwhile.
+                for signal in batch:
+                    if self._inbox and self._inbox[0] is signal:
+                        self._inbox.popleft()
+            else:
+                return
+
+    async def _take(self, batch: Sequence[ChatSignal]) -> None:
+        by_channel: dict[str, list[Post]] = {}
+        for signal in batch:
+            post = signal.post
+            if post is None:
+                continue
+            if post.channel_id not in self._places and not await self._read_channel(post.channel_id):
+                await self._add_place(_Place(post.channel_id, signal.channel_type in _DIRECT, signal.channel_name))
+            by_channel.setdefault(post.channel_id, []).append(post)
+        for channel_id, posts in by_channel.items():
+            await self._commit(self._places[channel_id], posts)
+
+    async def _read_channel(self, channel_id: str) -> bool:
+        """Read one channel back; False when this account may not see it (any more, or not yet)."""
+        try:
+            channel = await self.client.channel(channel_id)
+        except ServiceError as error:
+            if error.status not in _GONE:
+                raise
+            return False
+        await self._read_back([channel])
+        return channel_id in self._places
+
+    async def _read_back(self, channels: Sequence[Channel]) -> None:
+        for channel in channels:
+            try:
+                await self._read_back_one(channel)
+            except ServiceError as error:
+                if error.status not in _GONE:
+                    raise
+                log.info("channel is gone", extra={"worker": self.worker, "channel": channel.id})
+
+    async def _read_back_one(self, channel: Channel) -> None:
+        place = self._places.get(channel.id)
+        if place is None:
+            place = await self._add_place(_Place(channel.id, channel.type in _DIRECT, channel.name))
+        if place.anchor:
+            posts = await self.client.posts_after(channel.id, place.anchor)
+            if not posts and channel.last_post_at > place.newest:
+                # An anchor that was removed for good is answered with nothing at all.
+                posts = await self.client.all_posts(channel.id)
+        else:
+            posts = await self.client.all_posts(channel.id)
+        told = None
+        if place.stored is None and not place.direct:
+            told = {post.id for post in posts[-FIRST_READING:]}
+        for start in range(0, max(1, len(posts)), BATCH):
+            await self._commit(place, posts[start : start + BATCH], told)
+
+    async def _add_place(self, place: _Place) -> _Place:
+        place.stored = await self.sink.cursor(_cursor(place.id))
+        place.anchor = "" if place.stored in {None, BEGINNING} else place.stored or ""
+        self._places[place.id] = place
+        return place
+
+    async def _commit(self, place: _Place, posts: Sequence[Post], told: set[str] | None = None) -> None:
+        """Put the posts' events and the channel's anchor. With `told`, only those and mentions become events."""
+        me = (await self.client.me()).id
+        news = [
+            post
+            for post in posts
+            if post.user_id != me
+            and not post.type.startswith("system_")
+            and post.id not in self._committed
+            and (told is None or post.id in told or mentions(post.message, self.worker))
+        ]
+        await self._learn_names({post.user_id for post in news})
+        recent, anchor = place.advanced(posts)
+        value = anchor or BEGINNING
+        if news or value != place.stored:
+            events = [self._event(place, post) for post in news]
+            await self.sink.put(events, {_cursor(place.id): value} if value != place.stored else {})
+        place.recent, place.anchor, place.stored = recent, anchor, value
+        place.newest = max([place.newest, *(post.create_at for post in posts)])
+        self._committed.update((post.id, None) for post in posts)
+        while len(self._committed) > MOST_COMMITTED:
+            del self._committed[next(iter(self._committed))]
+
+    async def _learn_names(self, ids: set[str]) -> None:
+        unknown = ids - self._names.keys()
+        if unknown:
+            self._names.update((user.id, user.username) for user in await self.client.users_by_ids(unknown))
+
+    def _event(self, place: _Place, post: Post) -> NewEvent:
+        author = self._names.get(post.user_id, post.user_id)
+        if place.direct:
+            kind, priority, how = Kind.DIRECT_MESSAGE, Priority.DIRECT, "wrote to you"
+        elif mentions(post.message, self.worker):
+            kind, priority, how = Kind.MENTION, Priority.MENTION, f"mentioned you in the channel {place.name}"
+        else:
+            kind, priority, how = Kind.CHANNEL_POST, Priority.REST, f"wrote in the channel {place.name}"
+        return NewEvent(
+            source=Source.MATTERMOST,
+            kind=kind,
+            dedupe_key=f"mattermost:post:{post.id}",
+            summary=one_line(f"{author} {how}: {post.message}", SUMMARY),
+            observed_at=post.create_at / 1000,
+            thread=f"mattermost:{post.root_id or post.channel_id}",
+            priority=priority,
+            body={
+                "post_id": post.id,
+                "channel_id": post.channel_id,
+                "root_id": post.root_id,
+                "author": author,
+                "author_id": post.user_id,
+                # Meant for this worker alone, so it is shown whole; a summary is cut.
+                **({"text": post.message} if place.direct else {}),
+            },
+        )
+
+
+def _cursor(channel_id: str) -> str:
+    return f"mattermost:channel:{channel_id}"

@@ -1,0 +1,201 @@
+"""Notices: what waits for a worker, put into the result of its next tool call.
+
+Pure and free of third-party imports: the stdio shim loads this module and has to stay small. `render_notice` writes the
+text; `place` decides where it goes in a result so that the model really reads it; `add_notice` puts it there. The
+reasons stand in docs/decisions/notices-in-tool-results.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agensh.entries import NOTICE_ORDER, Entry, content_cap
+from agensh.text import one_line
+
+HEADER = "[agensh notices]"
+NOTICE_ROOM = 2_000  # characters a notice may have in one result
+PREVIEW_ROOM = 1_500  # characters; a result over the limit is shown as a preview of about 2 kB
+LARGE_RESULT = 8_000  # characters; from here on harnesses shorten results, and what they keep is the beginning
+RESULT_LIMIT = 100_000  # characters; 25,000 tokens, the lowest hard limit of the harnesses, at 4 characters each
+NAME_CAP = 80  # characters
+MESSAGE_CAP = 700  # characters of one direct message in a notice; the whole text is one chat_read away
+
+
+@dataclass(frozen=True, slots=True)
+class PendingMessage:
+    """A direct message the worker has not seen."""
+
+    ref: str
+    """`e<event id>`."""
+    sender: str
+    text: str
+    posted_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedNotice:
+    """The text of one notice and what it shows."""
+
+    text: str
+    shown: tuple[str, ...]
+    """Refs of what the text shows, in its order."""
+    left_out: int
+    """How many more wait."""
+
+
+def age(since: float, now: float) -> str:
+    """Return how long ago that was, in minutes: `+0.4m`."""
+    return f"+{max(0.0, now - since) / 60:.1f}m"
+
+
+def message_line(message: PendingMessage, now: float) -> str:
+    """Return the line that shows a direct message, cut to `MESSAGE_CAP` with the call that shows the rest."""
+    sender = one_line(message.sender, NAME_CAP)
+    text = one_line(message.text, MESSAGE_CAP)
+    if text != one_line(message.text, len(message.text)):
+        text += f' cut: call chat_read with_="{sender}"'
+    return f"[{sender}/DM {age(message.posted_at, now)}] {text}"
+
+
+def entry_line(entry: Entry, now: float) -> str:
+    """Return the line that shows an entry: `[demo-worker3/FAIL +0.4m] content (G12)`."""
+    head = f"[{one_line(entry.worker, NAME_CAP)}/{entry.type} {age(entry.created_at, now)}]"
+    return f"{head} {one_line(entry.content, content_cap(entry.type))} ({entry.label})"
+
+
+def compose(
+    lines: Sequence[tuple[str, str]], *, room: int, more: int = 0, fetch: str = "board_pending"
+) -> RenderedNotice | None:
+    """Put `(ref, line)` pairs under the header in at most `room` characters; None when nothing fits or is there.
+
+    Lines keep their order; from the first that does not fit on, the rest is counted, together with `more`, and `fetch`
+    names the call that shows it.
+    """
+    if not lines and not more:
+        return None
+    longest_tail = len(_tail(len(lines) + more, fetch))
+    used = len(HEADER)
+    fitting = 0
+    for number, (_, line) in enumerate(lines, start=1):
+        used += 1 + len(line)
+        if used + (0 if number == len(lines) and not more else longest_tail) > room:
+            break
+        fitting = number
+    left_out = len(lines) - fitting + more
+    text = "\n".join([HEADER, *(line for _, line in lines[:fitting])]) + (_tail(left_out, fetch) if left_out else "")
+    if len(text) > room:
+        return None
+    return RenderedNotice(text, tuple(ref for ref, _ in lines[:fitting]), left_out)
+
+
+def _tail(count: int, fetch: str) -> str:
+    return f"\n{count} more: call {fetch}"
+
+
+def render_notice(
+    direct_messages: Sequence[PendingMessage], entries: Iterable[Entry], *, room: int, now: float
+) -> RenderedNotice | None:
+    """Return what waits in at most `room` characters; None when nothing waits or not even a count fits.
+
+    Direct messages first (oldest first), then entries by `NOTICE_ORDER` and their seq; the rest is counted.
+    """
+    rank = {type_: index for index, type_ in enumerate(NOTICE_ORDER)}
+    messages = sorted(direct_messages, key=lambda message: message.posted_at)
+    ordered = sorted(entries, key=lambda entry: (rank[entry.type], entry.seq))
+    lines = [(message.ref, message_line(message, now)) for message in messages]
+    lines += [(f"g{entry.seq}", entry_line(entry, now)) for entry in ordered]
+    return compose(lines, room=room)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a notice goes in one tools/call result."""
+
+    first: bool
+    """Before all other blocks (a long result is shown shortened) or after them."""
+    room: int
+    """Characters it may have; 0 means that this result must not carry one."""
+    drop_structured: bool
+    """Take `structuredContent` out: a harness that finds it shows the model nothing else."""
+    data: str | None
+    """The structured data as text, when no block carries it yet; appended as a block of its own."""
+
+
+def place(result: dict[str, Any], *, room: int = NOTICE_ROOM) -> Placement | None:
+    """Decide where a notice goes in a tools/call result; None when the result has no list of content blocks."""
+    content = result.get("content")
+    if not isinstance(content, list):
+        return None
+    texts = [
+        block["text"]
+        for block in content
+        if isinstance(block, dict) and block.get("type") == "text" and isinstance(block.get("text"), str)
+    ]
+    structured = result.get("structuredContent")
+    data = None
+    if structured is not None and not _carried(structured, texts):
+        data = json.dumps(structured, ensure_ascii=False)
+    size = sum(map(len, texts)) + len(data or "")
+    failed = result.get("isError") is True
+    over = size > RESULT_LIMIT
+    if over and failed:
+        room = 0  # its text has to come first, so a notice would be cut off: it waits for the next result
+    room = min(room, PREVIEW_ROOM if over else RESULT_LIMIT - size)
+    return Placement(
+        first=size > LARGE_RESULT and not failed,
+        room=room,
+        drop_structured="structuredContent" in result,
+        data=data,
+    )
+
+
+def _carried(structured: Any, texts: list[str]) -> bool:
+    """Say whether the text blocks already hold the structured data.
+
+    Servers repeat it as one block of JSON, or, when it is `{"result": value}`, as the bare value or one block an item.
+    """
+    values = [structured]
+    if isinstance(structured, dict) and set(structured) == {"result"}:
+        values.append(structured["result"])
+    for value in values:
+        if any(_says(text, value) for text in texts):
+            return True
+        itemwise = isinstance(value, list) and len(value) == len(texts)
+        if itemwise and all(_says(text, item) for text, item in zip(texts, value, strict=True)):
+            return True
+    return False
+
+
+def _says(text: str, value: Any) -> bool:
+    if isinstance(value, str) and text == value:
+        return True
+    try:
+        return bool(json.loads(text) == value)
+    except (ValueError, RecursionError):
+        return False
+
+
+def text_block(text: str) -> dict[str, Any]:
+    """Return a content block of plain text."""
+    return {"type": "text", "text": text}
+
+
+def add_notice(result: dict[str, Any], text: str) -> dict[str, Any]:
+    """Return a copy of a tools/call result with the notice as one text block where the model reads it.
+
+    Blocks, `isError`, `_meta` and unknown fields stay as they are; `structuredContent` goes (its data stays, as text).
+    A result without a list of content blocks comes back unchanged.
+    """
+    placement = place(result)
+    if placement is None:
+        return result
+    content = list(result["content"])
+    if placement.data is not None:
+        content.append(text_block(placement.data))
+    content.insert(0 if placement.first else len(content), text_block(text))
+    changed = {key: value for key, value in result.items() if key != "structuredContent"}
+    changed["content"] = content
+    return changed

@@ -1,0 +1,209 @@
+"""The MCP endpoints of one node host: `/mcp/<worker>` for every worker it runs.
+
+One low-level server and one session manager serve them all; a handler finds its worker in the request's scope, so a
+worker costs nothing until it calls. Requests are stateless: a restarted host needs no new handshake. Each call first
+acknowledges the notices handed out before it, then runs, then carries what is pending now. A notice whose result could
+not be sent, or that no later call or turn end followed, is handed out again (at least once).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from agensh.clock import Clock
+from router.mcp.calls import new_server, text_result
+from router.mcp.notices import NOTICE_ROOM, add_notice, place
+from router.mcp.pending import pending_answer
+from router.ports import ToolCall, WorkerPort
+from router.tools.board import TOOLS as BOARD_TOOLS
+from router.tools.chat import TOOLS as CHAT_TOOLS
+from router.tools.forge import TOOLS as FORGE_TOOLS
+from router.tools.registry import CALL_TIMEOUT, Tool, Toolbox
+
+log = logging.getLogger(__name__)
+
+WORKER_KEY = "agensh.worker"
+ARGUMENTS_CAP = 2_000  # characters of the arguments in the record
+SUMMARY_CAP = 200  # characters of the result in the record
+BODY_LIMIT = 2 * 1024 * 1024  # bytes of one request; the largest argument is a detail of 64 KiB
+
+ALL_TOOLS: tuple[Tool[WorkerPort], ...] = (*BOARD_TOOLS, *CHAT_TOOLS, *FORGE_TOOLS)
+
+
+INSTRUCTIONS = (
+    "Tools of your team: the shared board (board_*), the chat (chat_*) and the forge (forge_*). "
+    "What others send you while you work arrives at the end of tool results under [agensh notices]."
+)
+
+
+class Endpoint:
+    """Serves the calls of all workers of one host."""
+
+    def __init__(
+        self, workers: Mapping[str, WorkerPort], toolbox: Toolbox[WorkerPort], *, clock: Clock, notice_chars: int
+    ) -> None:
+        self._workers = workers
+        self._toolbox = toolbox
+        self._clock = clock
+        self._room = notice_chars
+        self._handed_out: dict[str, int] = {}
+        server = new_server(toolbox, instructions=INSTRUCTIONS, on_call=self._call)
+        # No session ids: a call needs nothing of an earlier one. The second manager is for clients that take SSE only.
+        self._json = StreamableHTTPSessionManager(
+            server, json_response=True, stateless=True, max_request_body_size=BODY_LIMIT
+        )
+        self._sse = StreamableHTTPSessionManager(server, stateless=True, max_request_body_size=BODY_LIMIT)
+
+    @asynccontextmanager
+    async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        async with self._json.run(), self._sse.run():
+            yield
+
+    def authorise(self, request: Request) -> WorkerPort | Response:
+        """Return the worker of the path when the bearer token is its own; the refusal otherwise."""
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token:
+            return _refusal(401, "A bearer token is missing: send `Authorization: Bearer <MCP token of the worker>`.")
+        name = request.path_params["worker"]
+        worker = self._workers.get(name)
+        if worker is not None and worker.authorises(token):
+            return worker
+        # Only a holder of some worker's token learns which names exist.
+        if not any(other.authorises(token) for other in self._workers.values()):
+            return _refusal(401, "The bearer token is not valid.")
+        if worker is None:
+            return _refusal(404, f"There is no worker {name!r} on this host.")
+        return _refusal(403, f"The bearer token belongs to another worker than {name!r}.")
+
+    async def pending(self, request: Request) -> Response:
+        """Answer `GET /pending/{worker}?ack=&room=` in the board's shape, for the shims of that worker."""
+        worker = self.authorise(request)
+        if isinstance(worker, Response):
+            return worker
+        try:
+            ack = int(request.query_params.get("ack") or 0)
+            room = min(int(request.query_params.get("room") or self._room), self._room)
+        except ValueError:
+            return _refusal(422, "ack and room must be integers.")
+        if ack and ack == self._handed_out.get(worker.name, 0):
+            worker.desk.acknowledge()
+        notice = worker.desk.collect(room) if room > 0 else None
+        if notice is not None:
+            self._handed_out[worker.name] = self._handed_out.get(worker.name, 0) + 1
+        lines = notice.text.split("\n")[1:] if notice else []
+        shown = list(zip(notice.refs, lines, strict=False)) if notice else []
+        tail = lines[len(shown) :]
+        return JSONResponse(
+            pending_answer(
+                worker.name,
+                shown,
+                cursor=self._handed_out.get(worker.name, 0),
+                more=int(tail[0].split(" ", 1)[0]) if tail else 0,
+            )
+        )
+
+    async def _call(
+        self, context: ServerRequestContext[Any, Request], params: types.CallToolRequestParams
+    ) -> types.CallToolResult:
+        assert context.request is not None, "the transport attaches the HTTP request"
+        worker: WorkerPort = context.request.scope[WORKER_KEY]
+        worker.desk.acknowledge()
+        started = self._clock.time()
+        reply = await self._toolbox.call(worker, params.name, params.arguments)
+        result = text_result(reply)
+        placement = place(result, room=self._room)
+        # An answer nobody waits for any more proves nothing: what it would show stays pending.
+        if placement is not None and placement.room and not await context.request.is_disconnected():
+            notice = worker.desk.collect(placement.room)
+            if notice is not None:
+                result = add_notice(result, notice.text)
+        worker.record(
+            ToolCall(
+                tool=params.name,
+                arguments=json.dumps(params.arguments or {}, ensure_ascii=False)[:ARGUMENTS_CAP],
+                ok=not reply.is_error,
+                summary=reply.text[:SUMMARY_CAP],
+                started_at=started,
+                ended_at=self._clock.time(),
+            )
+        )
+        return types.CallToolResult.model_validate(result)
+
+    async def mcp(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request of the MCP endpoint."""
+        request = Request(scope, receive)
+        worker = self.authorise(request)
+        if isinstance(worker, Response):
+            await worker(scope, receive, send)
+            return
+        if request.method != "POST":
+            # Nothing is ever pushed and there is no session to end; 405 is what clients expect then.
+            refusal = _refusal(405, "This endpoint is stateless: it takes POST only.", {"allow": "POST"})
+            await refusal(scope, receive, send)
+            return
+        scope[WORKER_KEY] = worker
+        accept = Headers(scope=scope).get("accept", "*/*")
+        if "application/json" not in accept and "*/*" not in accept and "text/event-stream" in accept:
+            await self._sse.handle_request(_accepting_both(scope), receive, send)
+        else:
+            await self._json.handle_request(scope, receive, send)
+
+
+def _accepting_both(scope: Scope) -> Scope:
+    headers = [(key, value) for key, value in scope["headers"] if key != b"accept"]
+    scope["headers"] = [*headers, (b"accept", b"application/json, text/event-stream")]
+    return scope
+
+
+def _refusal(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+    extra = {"www-authenticate": 'Bearer realm="agensh"'} if status == 401 else {}
+    return JSONResponse({"error": message}, status_code=status, headers=extra | (headers or {}))
+
+
+class _McpRoute:
+    """An ASGI endpoint; a class, so that Starlette hands it the raw scope for every method."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._endpoint.mcp(scope, receive, send)
+
+
+def create_mcp_app(
+    workers: Mapping[str, WorkerPort],
+    *,
+    clock: Clock,
+    notice_chars: int = NOTICE_ROOM,
+    tools: Sequence[Tool[WorkerPort]] = ALL_TOOLS,
+    call_timeout: float = CALL_TIMEOUT,
+) -> Starlette:
+    """Return the ASGI app of a host's MCP endpoints; `workers` may change while it runs.
+
+    `notice_chars` bounds what a notice adds to one result; `call_timeout` is in seconds.
+    """
+    endpoint = Endpoint(
+        workers, Toolbox(tools, clock=clock, timeout=call_timeout), clock=clock, notice_chars=notice_chars
+    )
+    return Starlette(
+        routes=[
+            Route("/mcp/{worker}", _McpRoute(endpoint)),
+            Route("/pending/{worker}", endpoint.pending, methods=["GET"]),
+        ],
+        lifespan=endpoint.lifespan,
+    )

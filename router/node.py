@@ -1,0 +1,313 @@
+"""The node host: one process that runs the workers of one machine.
+
+It holds a kernel lock on the run, so there is one host a run folder and a lock outlives nobody. The run's `t0` is set
+in the database by the first host and kept by every later one, which therefore resumes the same clock. Every worker is a
+supervised task; what breaks in one is recorded and takes down no other. SIGTERM ends cleanly and leaves the run
+`running`, to be resumed; the deadline ends it as `finished`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from urllib.parse import urlsplit
+
+import uvicorn
+from sqlalchemy import insert, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+from starlette.applications import Starlette
+
+from adapters.base import Adapter, Runtime
+from agensh.clock import Clock, RunClock
+from agensh.db import migrate, open_engine
+from agensh.errors import AgenshError, ServiceError
+from agensh.rundir import RunDir, RunInfo, RunSecrets
+from agensh.serving import open_socket
+from router.backends import Backends
+from router.desk import CURSOR
+from router.dispatcher import Cooldown, Limits
+from router.feed import BoardFeed
+from router.leftovers import end_leftovers
+from router.lock import node_lock
+from router.mcp.server import create_mcp_app
+from router.processes import RecordedRuntime, recorded_processes
+from router.prompt import Briefing
+from router.queue import RetryPolicy, write_cursors
+from router.router import Router, Shared
+from router.status import status_routes
+from router.tables import MIGRATIONS, VERSION_TABLE, runs
+from router.workspace import clone_url, launch, prepare
+from router.writer import Writer
+
+SAVE_EVERY = 1.0  # seconds between two saves of the desks' positions
+STOP_GRACE = 20.0  # seconds a turn may take to end when it is interrupted
+LISTEN_SPREAD = 0.1  # seconds between the first connections of two workers' listeners
+FLUSH_LIMIT = 30.0  # seconds the last writes may take
+SHORTEST_WAIT = 0.5  # seconds; a rehearsal makes waits shorter, but a CLI takes as long to start as ever
+log = logging.getLogger(__name__)
+
+
+class NodeHost:
+    """Runs `workers` of one run on this machine; `run` returns at the deadline or after `stop`."""
+
+    def __init__(
+        self,
+        run: RunDir,
+        info: RunInfo,
+        secrets: RunSecrets,
+        *,
+        adapter_factory: Callable[[str], type[Adapter]],
+        runtime: Runtime,
+        clock: Clock,
+        workers: Sequence[str],
+        backends: Backends,
+        grace: float = STOP_GRACE,
+    ) -> None:
+        self._run = run
+        self._info = info
+        self._secrets = secrets
+        self._adapter_class = adapter_factory(info.spec.worker.harness)
+        self._runtime = runtime
+        self._clock = clock
+        self._workers = tuple(workers)
+        self._backends = backends
+        self._grace = grace
+        self._stopping = asyncio.Event()
+        self.routers: dict[str, Router] = {}
+
+    def stop(self) -> None:
+        """Stop all workers and return from `run`; the run may be resumed."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Run the workers until the deadline or `stop`. AgenshError when another host runs this run."""
+        with node_lock(self._run.path), self._signals():
+            url = self._run.runtime_url
+            await asyncio.to_thread(migrate, url, MIGRATIONS, version_table=VERSION_TABLE)
+            engine = open_engine(url)
+            try:
+                async with _running(Writer(engine, self._clock)) as writer:
+                    await self._serve(writer)
+            finally:
+                await self._backends.aclose()
+                await engine.dispose()
+
+    async def _serve(self, writer: Writer) -> None:
+        run_clock = await self._activate(writer)
+        end_leftovers(self._info.run_id, self._workers, await recorded_processes(writer.engine))
+        if run_clock.left(self._clock.time()) > 0 and not self._stopping.is_set():
+            feed = BoardFeed(self._backends.feed_source(), self._clock)
+            shared = await self._shared(writer, run_clock, feed)
+            app = create_mcp_app(self.routers, clock=self._clock, notice_chars=self._info.spec.delivery.notice_chars)
+            app.router.routes.extend(
+                status_routes(self.routers, self._secrets.node_admin, self._info.run_id, run_clock)
+            )
+            async with _listening(app, self._info.urls.node):
+                await self._work(shared)
+        if run_clock.left(self._clock.time()) <= 0:
+            await self._set_state(writer, "finished")
+
+    async def _work(self, shared: Shared) -> None:
+        clock, run_clock = self._clock, shared.run_clock
+        self._build_routers(shared)
+        async with asyncio.TaskGroup() as background:
+            helpers = [
+                background.create_task(shared.feed.run()),
+                background.create_task(self._save_positions(shared.writer)),
+            ]
+            async with asyncio.TaskGroup() as group:
+                for number, name in enumerate(self._workers):
+                    group.create_task(self._worker(name, number, shared))
+                async with asyncio.TaskGroup() as waiting:
+                    deadline = waiting.create_task(clock.sleep(run_clock.left(clock.time())))
+                    asked = waiting.create_task(self._stopping.wait())
+                    await asyncio.wait((deadline, asked), return_when=asyncio.FIRST_COMPLETED)
+                    deadline.cancel()
+                    asked.cancel()
+                log.info("workers are stopped", extra={"deadline": run_clock.left(clock.time()) <= 0})
+                for router in self.routers.values():
+                    router.stop()
+            for helper in helpers:
+                helper.cancel()
+        await self._save_once(shared.writer)
+
+    async def _worker(self, name: str, number: int, shared: Shared) -> None:
+        router = self.routers[name]
+        try:
+            secrets = self._secrets.workers[name]
+            listeners = self._backends.listeners(name, secrets, router.clients, router.queue, shared.channel_id)
+            await self._clock.sleep(number * LISTEN_SPREAD)
+            index = self._info.spec.worker_names.index(name)
+            await router.run(shared.run_clock.start_of(index), listeners, grace=self._grace)
+        except Exception as error:
+            log.error("worker failed", extra={"worker": name}, exc_info=error)
+            router.fail(f"{type(error).__name__}: {error}")
+
+    def _build_routers(self, shared: Shared) -> None:
+        spec = self._info.spec
+        goal = spec.task.goal.read_text(encoding="utf-8") if spec.task.kind == "repo" else ""
+        for name in self._workers:
+            secrets = self._secrets.workers[name]
+            space = prepare(self._run, self._info, name, secrets)
+            runtime = RecordedRuntime(self._runtime, name, shared.writer, self._clock)
+            self.routers[name] = Router(
+                name,
+                shared,
+                clients=self._backends.clients(name, secrets),
+                mcp_token=secrets.mcp_token,
+                briefing=Briefing.of(
+                    spec,
+                    name,
+                    clone_url=clone_url(self._info),
+                    reference=str(spec.task.reference or ""),
+                    goal=goal,
+                ),
+                adapter=self._adapter_class(launch(self._info, space, secrets), runtime, self._clock),
+            )
+
+    async def _shared(self, writer: Writer, run_clock: RunClock, feed: BoardFeed) -> Shared:
+        spec = self._info.spec
+        return Shared(
+            feed=feed,
+            writer=writer,
+            clock=self._clock,
+            run_clock=run_clock,
+            cooldown=Cooldown(self._clock),
+            policy=RetryPolicy(
+                first=max(SHORTEST_WAIT, run_clock.scaled(5.0)),
+                ceiling=max(SHORTEST_WAIT, run_clock.scaled(300.0)),
+                attempts=spec.delivery.attempts,
+            ),
+            limits=Limits(context_chars=spec.delivery.context_chars),
+            repository=(self._info.owner, self._info.repository),
+            channel_id=await self._channel_id(),
+            team=tuple(spec.worker_names),
+        )
+
+    async def _channel_id(self) -> str:
+        """Ask the chat; wait for it while it does not answer, as after a restart of everything."""
+        while True:
+            try:
+                return await self._backends.channel_id()
+            except ServiceError as error:
+                if not error.retryable or self._stopping.is_set():
+                    raise
+                log.warning("waiting for the chat", extra={"error": str(error)})
+                await self._clock.sleep(2.0)
+
+    async def _activate(self, writer: Writer) -> RunClock:
+        run_id, now = self._info.run_id, self._clock.time()
+
+        async def operation(connection: AsyncConnection) -> float:
+            rows = (await connection.execute(select(runs.c.run_id, runs.c.t0))).all()
+            for known, t0 in rows:
+                if known != run_id:
+                    raise AgenshError(f"database: it holds run {known!r}; run {run_id!r} needs one of its own.")
+                await connection.execute(
+                    update(runs).where(runs.c.run_id == run_id).values(state="running", stopped_at=None)
+                )
+                return float(t0)
+            await connection.execute(insert(runs).values(run_id=run_id, t0=now, state="running"))
+            return now
+
+        t0 = await writer.submit(operation)
+        log.info("run is active", extra={"run": run_id, "t0": t0, "resumed": t0 != now})
+        return RunClock(t0, self._info.spec.clock.timing())
+
+    async def _set_state(self, writer: Writer, state: str) -> None:
+        change = update(runs).where(runs.c.run_id == self._info.run_id)
+        change = change.values(state=state, stopped_at=self._clock.time())
+        await writer.submit(lambda connection: connection.execute(change))
+
+    async def _save_positions(self, writer: Writer) -> None:
+        while True:
+            await self._clock.sleep(SAVE_EVERY)
+            await self._save_once(writer)
+
+    async def _save_once(self, writer: Writer) -> None:
+        unsaved = {name: value for name, router in self.routers.items() if (value := router.desk.unsaved()) is not None}
+
+        async def operation(connection: AsyncConnection) -> None:
+            for name, value in unsaved.items():
+                await write_cursors(connection, name, {CURSOR: value})
+
+        if unsaved:
+            writer.record(operation)
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        numbers: list[signal.Signals] = []
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with suppress(ValueError, RuntimeError, NotImplementedError):  # not in the main thread
+                loop.add_signal_handler(number, self.stop)
+                numbers.append(number)
+        try:
+            yield
+        finally:
+            for number in numbers:
+                loop.remove_signal_handler(number)
+
+
+async def run_node(
+    run: RunDir,
+    *,
+    adapter_factory: Callable[[str], type[Adapter]],
+    runtime: Runtime,
+    clock: Clock,
+    backends: Backends,
+    workers: Sequence[str] | None = None,
+) -> None:
+    """Run the workers of `run` (all by default) on this machine until the deadline, SIGTERM or SIGINT."""
+    info, secrets = run.info(), run.secrets()
+    host = NodeHost(
+        run,
+        info,
+        secrets,
+        adapter_factory=adapter_factory,
+        runtime=runtime,
+        clock=clock,
+        workers=info.spec.worker_names if workers is None else workers,
+        backends=backends,
+    )
+    await host.run()
+
+
+@asynccontextmanager
+async def _running(writer: Writer) -> AsyncIterator[Writer]:
+    task = asyncio.create_task(writer.run())
+    try:
+        yield writer
+    finally:
+        writer.close()
+        try:
+            await asyncio.wait_for(task, FLUSH_LIMIT)
+        except TimeoutError:
+            log.error("the last records could not be written in time")
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its signal handlers: the node host has its own."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@asynccontextmanager
+async def _listening(app: Starlette, url: str) -> AsyncIterator[None]:
+    parts = urlsplit(url)
+    host, port = parts.hostname or "127.0.0.1", parts.port or 80
+    bound = open_socket(host, port, "node host")
+    config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=5, lifespan="on")
+    server = _Server(config)
+    task = asyncio.create_task(server.serve(sockets=[bound]))
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await task
+        bound.close()

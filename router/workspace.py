@@ -1,0 +1,105 @@
+"""The folders and the environment of one worker: all that its CLI may see of the run, and nothing of anybody else."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from adapters.base import WorkerLaunch
+from agensh.identity import write_private
+from agensh.rundir import RunDir, RunInfo, WorkerSecrets
+
+TOKEN_FILE = ".config/agensh/forge-token"
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# Git runs the helper in a shell with the worker's HOME; the token is in no argument list, no URL and no clone.
+_HELPER = r"!f() {{ test \"$1\" = get && echo username={worker} && echo \"password=$(cat \"$HOME/{token}\")\"; }}; f"
+_GITCONFIG = f"""\
+[user]
+	name = {{worker}}
+	email = {{worker}}@{{domain}}
+[init]
+	defaultBranch = main
+[pull]
+	rebase = false
+[advice]
+	detachedHead = false
+[credential "{{forge}}"]
+	helper =
+	helper = "{_HELPER}"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Where one worker lives."""
+
+    worker: str
+    home: Path
+    work: Path
+    tmp: Path
+    log: Path
+
+
+def clone_url(info: RunInfo) -> str:
+    """Return the address of the team's repository, without credentials."""
+    return f"{info.urls.forge}/{info.owner}/{info.repository}.git"
+
+
+def prepare(run: RunDir, info: RunInfo, worker: str, secrets: WorkerSecrets) -> Workspace:
+    """Create the worker's folders and its Git configuration; what is in them already stays."""
+    folder = run.worker(worker)
+    space = Workspace(worker, folder / "home", folder / "work", folder / "tmp", run.logs / f"{worker}.log")
+    for path in (space.home, space.work, space.tmp):
+        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+    space.log.parent.mkdir(parents=True, exist_ok=True)
+    write_private(space.home / TOKEN_FILE, secrets.forge_token + "\n")
+    parts = urlsplit(info.urls.forge)
+    config = _GITCONFIG.format(
+        worker=worker, domain=parts.hostname or "localhost", forge=info.urls.forge, token=TOKEN_FILE
+    )
+    write_private(space.home / ".gitconfig", config)
+    return space
+
+
+def environment(info: RunInfo, space: Workspace, secrets: WorkerSecrets) -> dict[str, str]:
+    """Return the whole environment of the worker's CLI; of the host's own only PATH is taken over."""
+    reference = info.spec.task.reference
+    return {
+        "PATH": os.environ.get("PATH", DEFAULT_PATH),
+        "HOME": str(space.home),
+        "TMPDIR": str(space.tmp),
+        "LANG": "C.UTF-8",
+        "GIT_TERMINAL_PROMPT": "0",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "AGENSH_RUN": info.run_id,
+        "AGENSH_WORKER": space.worker,
+        "AGENSH_MCP_URL": mcp_url(info, space.worker),
+        "AGENSH_MCP_TOKEN": secrets.mcp_token,
+        "AGENSH_FORGE_URL": clone_url(info),
+        "AGENSH_REFERENCE": str(reference) if reference is not None else "",
+    }
+
+
+def mcp_url(info: RunInfo, worker: str) -> str:
+    """Return the worker's MCP endpoint."""
+    return f"{info.urls.node}/mcp/{worker}"
+
+
+def launch(info: RunInfo, space: Workspace, secrets: WorkerSecrets) -> WorkerLaunch:
+    """Return what an adapter needs to run the worker's CLI."""
+    options = info.spec.worker
+    return WorkerLaunch(
+        worker=space.worker,
+        home=space.home,
+        work=space.work,
+        tmp=space.tmp,
+        log=space.log,
+        mcp_url=mcp_url(info, space.worker),
+        mcp_token=secrets.mcp_token,
+        model=options.model,
+        effort=options.effort,
+        options=options.options,
+        env=environment(info, space, secrets),
+    )

@@ -1,0 +1,169 @@
+"""One writer for all workers of a node: what many routers want written goes into few transactions.
+
+Operations run in the order in which they were submitted. While a transaction is under way the next ones gather, so 64
+routers cost about as many commits as the disk takes, not as many as they ask for. An operation is a function of the
+connection alone and safe to repeat from its start: when one of a batch fails, the batch is rolled back and each
+operation runs in a transaction of its own, so that a mistake in one reaches only its own caller.
+
+`submit` waits until the commit; `record` does not wait: its rows are kept (bounded) until a commit took them, over any
+number of failures of the database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from sqlalchemy.exc import InterfaceError, InternalError, OperationalError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from agensh.clock import Clock
+from agensh.db import DatabaseUnavailable, begin_write, retrying
+
+T = TypeVar("T")
+Operation = Callable[[AsyncConnection], Awaitable[T]]
+
+BATCH = 200  # operations a transaction at most
+BACKLOG = 100_000  # unwaited operations kept while the database is away; the oldest give way
+RETRY_WAIT = 1.0  # seconds between tries of unwaited operations
+TRIES = 3600  # of one unwaited operation: an hour without a database
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class _Job:
+    operation: Operation[Any]
+    waiter: asyncio.Future[Any] | None
+    tries: int = 0
+
+
+class Writer:
+    """Group commit over one engine; `run` is its task, `close` writes what is left and ends it."""
+
+    def __init__(self, engine: AsyncEngine, clock: Clock) -> None:
+        self.engine = engine
+        self._clock = clock
+        self._jobs: deque[_Job] = deque()
+        self._unwaited = 0
+        self._dropped = 0
+        self._work = asyncio.Event()
+        self._closing = False
+
+    async def submit(self, operation: Operation[T]) -> T:
+        """Run `operation` in a transaction and return its result once it is committed.
+
+        DatabaseUnavailable when the database does not take it; nothing of it is written then. A caller that is
+        cancelled while it waits may find it written: every write carries its own key.
+        """
+        if self._closing:
+            raise DatabaseUnavailable("The node host is stopping; nothing was written.")
+        waiter: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._jobs.append(_Job(operation, waiter))
+        self._work.set()
+        return await waiter
+
+    def record(self, operation: Operation[object]) -> None:
+        """Run `operation` soon, after everything submitted before it; never blocks."""
+        if self._unwaited >= BACKLOG:
+            self._drop_oldest()
+        self._jobs.append(_Job(operation, None))
+        self._unwaited += 1
+        self._work.set()
+
+    async def read(self, operation: Operation[T]) -> T:
+        """Run a reading operation on a connection of its own; DatabaseUnavailable when the database is away.
+
+        It sees what is committed; `flush` first where it has to see what was recorded before.
+        """
+        try:
+            async with self.engine.connect() as connection:
+                return await operation(connection)
+        except (InterfaceError, InternalError, OperationalError) as error:
+            raise DatabaseUnavailable(f"The runtime database cannot be read: {error}") from error
+
+    async def flush(self) -> None:
+        """Wait until everything submitted so far is committed."""
+        await self.submit(_nothing)
+
+    async def run(self) -> None:
+        """Write until `close`; what was submitted before it is written first."""
+        while True:
+            await self._work.wait()
+            if not self._jobs:
+                if self._closing:
+                    return
+                self._work.clear()
+                continue
+            batch = [self._jobs.popleft() for _ in range(min(BATCH, len(self._jobs)))]
+            self._unwaited -= sum(job.waiter is None for job in batch)
+            left = await self._write(batch)
+            if left:
+                self._jobs.extendleft(reversed(left))
+                self._unwaited += sum(job.waiter is None for job in left)
+                await self._clock.sleep(RETRY_WAIT)
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closing
+
+    def close(self) -> None:
+        """Let `run` end once everything is written."""
+        self._closing = True
+        self._work.set()
+
+    async def _write(self, batch: list[_Job]) -> list[_Job]:
+        """Write a batch; return what has to be tried again later, in order."""
+        try:
+            results = await self._transaction([job.operation for job in batch])
+        except Exception as error:  # noqa: BLE001 - an operation's own mistake belongs to its caller alone
+            if len(batch) == 1:
+                return [] if self._settle(batch[0], error) else batch
+            for index, job in enumerate(batch):
+                if await self._write([job]):
+                    return batch[index:]
+            return []
+        for job, result in zip(batch, results, strict=True):
+            if job.waiter is not None and not job.waiter.done():
+                job.waiter.set_result(result)
+        return []
+
+    async def _transaction(self, operations: list[Operation[Any]]) -> list[Any]:
+        async def once() -> list[Any]:
+            async with begin_write(self.engine) as connection:
+                return [await operation(connection) for operation in operations]
+
+        return await retrying(once, sleep=self._clock.sleep)
+
+    def _settle(self, job: _Job, error: Exception) -> bool:
+        """Hand a failure to who waits for it; False when nobody does and a later try may succeed."""
+        away = isinstance(error, DatabaseUnavailable | OperationalError | InterfaceError | InternalError)
+        if job.waiter is not None:
+            if not job.waiter.done():
+                unavailable = DatabaseUnavailable(f"The runtime database did not take a write: {error}")
+                unavailable.__cause__ = error
+                job.waiter.set_exception(unavailable if away else error)
+            return True
+        job.tries += 1
+        if away and job.tries < TRIES and not self._closing:
+            log.warning("a record waits for the database", extra={"error": str(error), "tries": job.tries})
+            return False
+        log.error("a record could not be written", exc_info=error)
+        return True
+
+    def _drop_oldest(self) -> None:
+        for job in self._jobs:
+            if job.waiter is None:
+                self._jobs.remove(job)
+                self._unwaited -= 1
+                self._dropped += 1
+                log.error("record backlog is full; the oldest row is lost", extra={"dropped": self._dropped})
+                return
+
+
+async def _nothing(_connection: AsyncConnection) -> None:
+    return None

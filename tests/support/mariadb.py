@@ -1,0 +1,143 @@
+"""A private MariaDB for tests: its own data folder, socket and port, gone afterwards. Works as root and as a user.
+
+`mariadb_server` is a session fixture; it skips, with the reason, where the server is not installed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pymysql
+import pytest
+
+START_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class MariaDb:
+    """A running server."""
+
+    port: int
+    pid: int
+
+    def run(self, *statements: str, database: str | None = None) -> list[tuple[object, ...]]:
+        """Run statements as root and return the rows of the last one."""
+        with (
+            pymysql.connect(
+                host="127.0.0.1", port=self.port, user="root", database=database, charset="utf8mb4", autocommit=True
+            ) as connection,
+            connection.cursor() as cursor,
+        ):
+            for statement in statements:
+                cursor.execute(statement)
+            return list(cursor.fetchall())
+
+    def new_database(self, character_set: str = "utf8mb4") -> str:
+        """Create an empty database and return its SQLAlchemy URL."""
+        name = f"board_{uuid.uuid4().hex[:12]}"
+        self.run(f"CREATE DATABASE {name} CHARACTER SET {character_set}")
+        return f"mysql+aiomysql://root@127.0.0.1:{self.port}/{name}"
+
+
+def find(*names: str) -> str | None:
+    """Return the first of these programs, also from the folders that an ordinary user's PATH leaves out."""
+    path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
+    return next((found for name in names if (found := shutil.which(name, path=path))), None)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def running_mariadb() -> Iterator[MariaDb]:
+    """Start a server and stop it at the end of the block; skips the test when it is not installed."""
+    server = find("mariadbd", "mysqld")
+    install = find("mariadb-install-db", "mysql_install_db")
+    if server is None or install is None:
+        pytest.skip("mariadbd and mariadb-install-db are not installed (Debian package mariadb-server)")
+    # Not pytest's folder: the path of a Unix socket ends at 107 bytes.
+    folder = Path(tempfile.mkdtemp(prefix="agdb-"))
+    account = ["--user=root"] if os.geteuid() == 0 else []
+    log = folder / "log"
+    data = folder / "data"
+    try:
+        with log.open("wb") as output:
+            subprocess.run(
+                [
+                    install,
+                    "--no-defaults",
+                    f"--datadir={data}",
+                    "--auth-root-authentication-method=normal",
+                    "--skip-test-db",
+                    "--skip-name-resolve",
+                    *account,
+                ],
+                check=True,
+                stdout=output,
+                stderr=output,
+                timeout=120,
+            )
+            port = _free_port()
+            process = subprocess.Popen(
+                [
+                    server,
+                    "--no-defaults",
+                    f"--datadir={data}",
+                    f"--socket={folder / 's'}",
+                    f"--port={port}",
+                    f"--pid-file={folder / 'pid'}",
+                    "--bind-address=127.0.0.1",
+                    "--skip-name-resolve",
+                    "--skip-log-bin",
+                    "--innodb-buffer-pool-size=32M",
+                    "--innodb-log-file-size=16M",
+                    *account,
+                ],
+                stdout=output,
+                stderr=output,
+            )
+        try:
+            database = MariaDb(port, process.pid)
+            _wait(database, process, log)
+            yield database
+        finally:
+            process.terminate()
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(10)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wait(database: MariaDb, process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            database.run("SELECT 1")
+            return
+        except pymysql.err.OperationalError:
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"mariadbd did not start: {log.read_text(errors='replace')[-2000:]}") from None
+            time.sleep(0.05)
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[MariaDb]:
+    """The MariaDB of this test process."""
+    with running_mariadb() as database:
+        yield database

@@ -1,0 +1,263 @@
+"""What a node host needs around it, in memory: a board, listeners, and CLIs that do what a test says."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from adapters.base import Adapter, Outcome, SessionLost, Text, TurnEnd, TurnItem
+from agensh.clock import Clock
+from agensh.entries import Entry, EntryType
+from agensh.errors import ServiceError
+from agensh.rundir import AdminSecrets, RunDir, RunInfo, RunSecrets, ServiceUrls, WorkerSecrets
+from agensh.spec import parse_spec
+from router.backends import Listener, WorkerClients
+from router.events import EventSink, Kind, NewEvent, Priority, Source
+
+Turn = Callable[["StageAdapter", str], AsyncIterator[TurnItem]]
+
+
+class Stage:
+    """Directs the CLIs of a test and remembers what happened to them."""
+
+    def __init__(self, turn: Turn | None = None) -> None:
+        self.turn = turn or say_done
+        self.prompts: dict[str, list[str]] = {}
+        self.starts: list[tuple[str, str | None]] = []
+        self.stops: list[str] = []
+        self.adapters: dict[str, StageAdapter] = {}
+        self.known_sessions: set[str] = set()
+
+    def adapter(self, _harness: str) -> type[Adapter]:
+        """Return an adapter class that plays on this stage."""
+        stage = self
+
+        class Bound(StageAdapter):
+            pass
+
+        Bound.stage = stage
+        return Bound
+
+    async def until(self, condition: Callable[[], bool], limit: float = 20.0) -> None:
+        """Wait until `condition` holds."""
+        await until(condition, limit)
+
+
+class StageAdapter(Adapter):
+    """A CLI without a process."""
+
+    name: ClassVar[str] = "stage"
+    stage: ClassVar[Stage]
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.interrupted = asyncio.Event()
+        self.session = ""
+        self.stage.adapters[self.launch.worker] = self
+
+    async def start(self, session: str | None = None) -> str:
+        self.stage.starts.append((self.launch.worker, session))
+        if session is not None and session not in self.stage.known_sessions:
+            raise SessionLost
+        count = sum(worker == self.launch.worker for worker, _ in self.stage.starts)
+        self.session = session or f"{self.launch.worker}-s{count}"
+        self.stage.known_sessions.add(self.session)
+        return self.session
+
+    async def turn(self, prompt: str) -> AsyncIterator[TurnItem]:
+        self.interrupted.clear()
+        self.stage.prompts.setdefault(self.launch.worker, []).append(prompt)
+        async for item in self.stage.turn(self, prompt):
+            yield item
+
+    async def interrupt(self) -> None:
+        self.interrupted.set()
+
+    async def stop(self) -> None:
+        self.interrupted.set()
+        self.stage.stops.append(self.launch.worker)
+
+
+async def say_done(_adapter: StageAdapter, _prompt: str) -> AsyncIterator[TurnItem]:
+    """A turn that says something and ends well."""
+    yield Text("done")
+    yield TurnEnd(Outcome.COMPLETED)
+
+
+class MemoryBoard:
+    """The entries of a board; its stream can be cut."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.entries: list[Entry] = []
+        self._changed = asyncio.Event()
+        self.streams = 0
+        self._cut = 0
+
+    def write(self, worker: str, type_: EntryType, content: str, **fields: Any) -> Entry:
+        entry = Entry(len(self.entries) + 1, worker, type_, content, self._clock.time(), **fields)
+        self.entries.append(entry)
+        self._wake()
+        return entry
+
+    def cut(self) -> None:
+        """Break every open stream."""
+        self._cut += 1
+        self._wake()
+
+    async def read(self, *, limit: int = 2000, after: int | None = None, type: EntryType | None = None) -> list[Entry]:
+        found = [entry for entry in self.entries if after is None or entry.seq > after]
+        return found[-limit:] if after is None else found[:limit]
+
+    async def stream(self, after: int) -> AsyncIterator[Entry]:
+        self.streams += 1
+        cut = self._cut
+        while True:
+            changed = self._changed
+            for entry in self.entries[after:]:
+                after = entry.seq
+                yield entry
+            if self._cut != cut:
+                raise ServiceError("The board", 0, "the stream was cut", retryable=True)
+            await changed.wait()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+class QueueListener:
+    """A listener that is told what to hear."""
+
+    def __init__(self, sink: EventSink) -> None:
+        self.sink = sink
+        self.heard: asyncio.Queue[tuple[list[NewEvent], dict[str, str]]] = asyncio.Queue()
+
+    async def run(self) -> None:
+        while True:
+            events, cursor = await self.heard.get()
+            await self.sink.put(events, cursor)
+
+
+class StageBackends:
+    """The services of a run, in memory."""
+
+    def __init__(self, board: MemoryBoard) -> None:
+        self.board = board
+        self.ears: dict[str, QueueListener] = {}
+        self.closed = False
+
+    def feed_source(self) -> MemoryBoard:
+        return self.board
+
+    async def channel_id(self) -> str:
+        return "channel-1"
+
+    def clients(self, worker: str, secrets: WorkerSecrets) -> WorkerClients:
+        nothing: Any = None
+        return WorkerClients(nothing, nothing, nothing)
+
+    def listeners(
+        self, worker: str, secrets: WorkerSecrets, clients: WorkerClients, sink: EventSink, channel_id: str
+    ) -> Sequence[Listener]:
+        self.ears[worker] = QueueListener(sink)
+        return [self.ears[worker]]
+
+    async def aclose(self) -> None:
+        self.closed = True
+
+
+async def until(condition: Callable[[], bool], limit: float = 20.0) -> None:
+    """Wait until `condition` holds; TimeoutError after `limit` seconds."""
+    async with asyncio.timeout(limit):
+        while True:
+            if condition():
+                return
+            await asyncio.sleep(0.01)
+
+
+class NoRuntime:
+    """A runtime for adapters that spawn nothing."""
+
+    async def spawn(self, *_: Any, **__: Any) -> Any:
+        raise AssertionError("nothing is spawned here")
+
+
+def direct_message(number: int, text: str, *, author: str = "demo-worker2", at: float = 0.0) -> NewEvent:
+    """A direct message as the chat's listener queues it."""
+    return NewEvent(
+        source=Source.MATTERMOST,
+        kind=Kind.DIRECT_MESSAGE,
+        dedupe_key=f"mattermost:post:{number}",
+        summary=text,
+        observed_at=at,
+        thread=f"mattermost:{author}",
+        priority=Priority.DIRECT,
+        body={"author": author, "text": text},
+    )
+
+
+def comment(number: int, text: str, *, issue: int = 4, at: float = 0.0) -> NewEvent:
+    """A comment as the forge's listener queues it."""
+    return NewEvent(
+        source=Source.GITEA,
+        kind=Kind.COMMENT,
+        dedupe_key=f"gitea:comment:{number}",
+        summary=text,
+        observed_at=at,
+        thread=f"gitea:demo/task#{issue}",
+        body={"number": issue},
+    )
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def new_run(folder: Path, *, workers: int = 2, created_at: float = 0.0, **clock: Any) -> RunDir:
+    """Write a run folder for `workers` workers of team `demo`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    goal = folder / "goal.md"
+    goal.write_text("Rebuild it.\n", encoding="utf-8")
+    spec = parse_spec(
+        {
+            "team": {"name": "demo", "workers": workers},
+            "task": {"kind": "rebuild", "goal": str(goal), "reference": "/usr/bin/true"},
+            "clock": clock,
+        }
+    )
+    run = RunDir(folder)
+    urls = ServiceUrls(
+        forge="http://127.0.0.1:1", chat="http://127.0.0.1:1", board="http://127.0.0.1:1",
+        node=f"http://127.0.0.1:{free_port()}",
+    )  # fmt: skip
+    run.write_info(
+        RunInfo(
+            run_id=folder.name, created_at=created_at, spec=spec, urls=urls, board="demo", owner="demo",
+            repository="task", channel="task", chat_team="demo",
+        )
+    )  # fmt: skip
+    admin = AdminSecrets(name="admin", password="-")
+    names = spec.worker_names
+    run.write_secrets(
+        RunSecrets(
+            forge_admin=admin,
+            chat_admin=admin,
+            board_admin="-",
+            node_admin="node-token",
+            workers={
+                name: WorkerSecrets(
+                    forge_password="-", forge_token=f"forge-{name}", chat_token="-", chat_user_id="-",
+                    board_token="-", mcp_token=f"mcp-{name}",
+                )
+                for name in names
+            },
+        )
+    )  # fmt: skip
+    return run

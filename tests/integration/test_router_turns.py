@@ -88,6 +88,10 @@ async def test_an_adapter_that_breaks_is_a_crashed_turn_and_the_session_goes_on(
     play = Play(tmp_path, turn)
     async with running(play.host):
         await play.until_turns(2)
+        # The start waits for its next try; the turn before that may be the one that tells of the restart.
+        prompts = play.stage.prompts[ME]
+        await play.stage.until(lambda: any("kind=start" in prompt for prompt in prompts[1:]))
+        await play.until_turns(2)
     outcomes = rows(play.run, "select outcome, reason from turns order by id")
     expected = {
         "raises": "The adapter failed: RuntimeError: broken adapter",

@@ -15,7 +15,8 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agensh.clock import SystemClock
-from agensh.db import DatabaseUnavailable, migrate, sqlite_url
+from agensh.db import DatabaseUnavailable, migrate
+from agensh.urls import sqlite_url
 from router import writer as writer_module
 from router.queue import EventQueue, RetryPolicy
 from router.tables import MIGRATIONS, VERSION_TABLE, cursors, metadata

@@ -26,7 +26,7 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from adapters.base import WorkerLaunch
-from agensh.embedded.serving import open_socket
+from agensh.serving import open_socket
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "textutils"
 TOKEN = "mcp-token"

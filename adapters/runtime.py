@@ -24,11 +24,26 @@ LINE_LIMIT = 64 * 1024 * 1024  # bytes; a tool result of a CLI can carry whole f
 _REAP = 5.0  # seconds the kernel may take to hand over a process that got SIGKILL
 
 
+class _Protocol(asyncio.subprocess.SubprocessStreamProtocol):
+    """Tells of the end of the process itself: asyncio's own `wait` also waits for whoever still holds its pipes."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(limit=LINE_LIMIT, loop=loop)
+        self.ended = asyncio.Event()
+
+    def process_exited(self) -> None:
+        """See asyncio.SubprocessProtocol."""
+        super().process_exited()
+        self.ended.set()
+
+
 class LocalProcess:
     """A child of this process; the leader of its own group."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
+    def __init__(self, transport: asyncio.SubprocessTransport, protocol: _Protocol) -> None:
+        self._transport = transport
+        self._process = asyncio.subprocess.Process(transport, protocol, asyncio.get_running_loop())
+        self._ended = protocol.ended
         self._stopping = asyncio.Lock()
 
     @property
@@ -64,7 +79,10 @@ class LocalProcess:
 
     async def wait(self) -> int:
         """Wait for its end; the exit code, or minus the signal."""
-        return await self._process.wait()
+        await self._ended.wait()
+        code = self._process.returncode
+        assert code is not None
+        return code
 
     async def stop(self, grace: float = 5.0) -> None:
         """Close its input, SIGTERM to all it started, SIGKILL after `grace` seconds. Safe to call twice or at once."""
@@ -79,6 +97,7 @@ class LocalProcess:
                 family.update(descendants(self.pid))
                 self._signal(signal.SIGKILL, family)
                 await asyncio.wait_for(self._all_gone(family), _REAP)
+            self._transport.close()
 
     def _signal(self, number: signal.Signals, family: dict[int, int]) -> None:
         with suppress(ProcessLookupError):
@@ -89,7 +108,7 @@ class LocalProcess:
                     os.kill(pid, number)
 
     async def _all_gone(self, family: dict[int, int]) -> None:
-        await self._process.wait()
+        await self._ended.wait()
         while alive := _group(self.pid) | {pid for pid, started in family.items() if _start_time(pid) == started}:
             await asyncio.gather(*map(_ended, alive))
 
@@ -99,12 +118,14 @@ class LocalRuntime:
 
     async def spawn(self, command: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: Path) -> LocalProcess:
         """Start `command` with exactly `env`; HarnessUnavailable when there is no such program or folder."""
+        loop = asyncio.get_running_loop()
         program = _program(command[0], env, cwd)
         launcher = [sys.executable, "-I", "-S", str(parent_death.__file__), str(os.getpid())]
         log.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
-            process = await asyncio.create_subprocess_exec(
+            transport, protocol = await loop.subprocess_exec(
+                lambda: _Protocol(loop),
                 *launcher,
                 program,
                 *command[1:],
@@ -114,13 +135,12 @@ class LocalRuntime:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=descriptor,
                 start_new_session=True,
-                limit=LINE_LIMIT,
             )
         except OSError as error:
             raise HarnessUnavailable(f"{command[0]} cannot be started: {error.strerror}.") from error
         finally:
             os.close(descriptor)
-        return LocalProcess(process)
+        return LocalProcess(transport, protocol)
 
 
 def _program(name: str, env: Mapping[str, str], cwd: Path) -> str:

@@ -18,6 +18,7 @@ from typing import Any
 from adapters.base import Outcome, SessionLost, Text, ToolActivity, TurnEnd, TurnItem
 from adapters.scripted import wire
 from adapters.scripted.session import SessionFile, State
+from agensh.clock import SystemClock
 from agensh.errors import AgenshError
 from agensh.logs import set_up_logging
 
@@ -70,7 +71,7 @@ class Cli:
 
     async def _turn(self, prompt: str) -> None:
         # Loaded by the first turn: the MCP library alone takes half a second.
-        from adapters.scripted.brain import run_turn
+        from adapters.scripted.brain import outcome_of, run_turn
 
         said = False
 
@@ -79,13 +80,19 @@ class Cli:
             said = True
             self._emit(item)
 
-        end = TurnEnd(Outcome.INTERRUPTED, "The turn was interrupted.")
+        end = TurnEnd(Outcome.CRASHED, "The turn ended without an answer.")
         try:
-            await run_turn(prompt, self.playbook, self.file, self.state, emit)
+            await run_turn(prompt, self.playbook, self.file, self.state, SystemClock(), emit)
             end = TurnEnd(Outcome.COMPLETED if said else Outcome.NO_WORK)
+        except asyncio.CancelledError:
+            end = TurnEnd(Outcome.INTERRUPTED, "The turn was interrupted.")
         except AgenshError as error:
+            log.warning("turn failed", extra={"error": str(error)})
+            end = TurnEnd(outcome_of(error), str(error))
+        except Exception as error:
+            # The router sees how the turn ended; the log says where.
             log.exception("turn failed")
-            end = TurnEnd(Outcome.CRASHED, str(error))
+            end = TurnEnd(Outcome.CRASHED, f"The turn failed: {type(error).__name__}: {error}")
         finally:
             self._emit(end)
 

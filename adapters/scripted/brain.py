@@ -8,27 +8,28 @@ begins there.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-from adapters.base import Text, ToolActivity
+from adapters.base import Outcome, Text, ToolActivity
 from adapters.scripted.choice import AUDITS, IDLE_AUDITS, Knowledge, Piece, audits_of, choose
 from adapters.scripted.desk import Desk
 from adapters.scripted.git import Clone
-from adapters.scripted.mcp_client import Tools
+from adapters.scripted.mcp_client import Tools, ToolsUnavailable
 from adapters.scripted.pieces import GivenUp, Pieces
 from adapters.scripted.playbook import load
 from adapters.scripted.reading import Prompt, claim_text, keeps, read_prompt, rivals
 from adapters.scripted.session import Job, SessionFile, State
 from adapters.scripted.shell import Shell
 from adapters.scripted.work import Bench
+from agensh.clock import Clock
 from agensh.errors import AgenshError
 
 PIECES = 20  # pieces of work in one turn, at most
 TURN_SHARE = 1 / 8  # of the time left: after this no further piece is begun in a turn
 SHORTEST_TURN, LONGEST_TURN = 10.0, 60.0  # seconds, whatever the share is
-MARGIN = 2.0  # a piece is begun only when this many times the longest piece so far is left
+MARGIN = 1.5  # a piece is begun only when this many times what one takes is left
+PACE_DECAY = 0.7  # of what a piece takes, with every quicker one: a busy time passes
 _CLAIM_TRIES = 5
 
 
@@ -36,8 +37,23 @@ class NotBriefed(AgenshError):
     """The prompt does not say who I am, where the repository is and where the reference is."""
 
 
+def outcome_of(error: AgenshError) -> Outcome:
+    """Say what a turn that ended with this error is to the router."""
+    match error:
+        case ToolsUnavailable():
+            return Outcome.TOOLS_MISSING
+        case NotBriefed():
+            return Outcome.REFUSED
+    return Outcome.CRASHED
+
+
 async def run_turn(
-    prompt: str, playbook: Path, file: SessionFile, state: State, emit: Callable[[Text | ToolActivity], None]
+    prompt: str,
+    playbook: Path,
+    file: SessionFile,
+    state: State,
+    clock: Clock,
+    emit: Callable[[Text | ToolActivity], None],
 ) -> None:
     """Do one turn; the session file is up to date whenever this waits."""
     told = read_prompt(prompt)
@@ -53,27 +69,29 @@ async def run_turn(
     shell = Shell(emit)
     desk: list[Desk] = []
     url, token = os.environ["AGENSH_MCP_URL"], os.environ["AGENSH_MCP_TOKEN"]
-    async with Tools(url, token, emit, lambda notice: desk[0].put(notice)) as tools:
+    async with Tools(url, token, emit, lambda notice: desk[0].put(notice), clock) as tools:
         clone = Clone(shell, Path.cwd() / "repository", state.repository, state.worker)
         bench = Bench(Path(state.reference), Path(os.environ.get("TMPDIR", "/tmp")), shell)
         desk.append(Desk(state, tools, lambda: file.save(state)))
-        brain = Brain(state, tools, clone, desk[0], Pieces(load(playbook), state, tools, clone, bench, desk[0]))
+        pieces = Pieces(load(playbook), state, tools, clone, bench, desk[0], clock)
+        brain = Brain(state, tools, clone, desk[0], pieces, clock)
         emit(Text(await brain.turn(told)))
 
 
 class Brain:
     """One turn of one worker."""
 
-    def __init__(self, state: State, tools: Tools, clone: Clone, desk: Desk, pieces: Pieces) -> None:
+    def __init__(self, state: State, tools: Tools, clone: Clone, desk: Desk, pieces: Pieces, clock: Clock) -> None:
         self.state = state
         self.tools = tools
         self.clone = clone
         self.desk = desk
         self.pieces = pieces
+        self.clock = clock
 
     async def turn(self, told: Prompt) -> str:
         """Work until the turn's share is done; return what to say at its end."""
-        began = time.time()
+        began = self.clock.time()
         share = self._left(began) * TURN_SHARE
         until = began + min(max(share, SHORTEST_TURN), LONGEST_TURN)
         self.state.winding_down |= told.has("wind_down")
@@ -90,7 +108,7 @@ class Brain:
         if self.state.finished:
             return "Nothing is left to do: the last call was answered."
         for number in range(PIECES):
-            piece_began = time.time()
+            piece_began = self.clock.time()
             if self.state.job is None and not await self._take(told, number):
                 break
             try:
@@ -98,8 +116,8 @@ class Brain:
             except GivenUp as given_up:
                 said.append(str(given_up))
             await self.desk.react()
-            now = time.time()
-            self.state.longest = max(self.state.longest, now - piece_began)
+            now = self.clock.time()
+            self.state.pace = max(now - piece_began, self.state.pace * PACE_DECAY)
             if self.state.job is not None or now > until:
                 break
         return " ".join(said) or "I found nothing to do: every area is taken, merged or audited."
@@ -109,7 +127,7 @@ class Brain:
 
     async def _take(self, told: Prompt, number: int) -> bool:
         """Choose and claim a piece of work; False when there is none or the run winds down."""
-        if self.state.winding_down or self._left(time.time()) < MARGIN * self.state.longest:
+        if self.state.winding_down or self._left(self.clock.time()) < MARGIN * self.state.pace:
             return False
         audits = IDLE_AUDITS if told.has("idle") else AUDITS
         for attempt in range(_CLAIM_TRIES):

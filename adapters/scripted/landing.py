@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -10,8 +9,9 @@ from enum import StrEnum
 
 from adapters.scripted.git import Clone, union
 from adapters.scripted.mcp_client import Result, Tools
+from agensh.clock import Clock
 
-ROUNDS = 8
+ROUNDS = 12  # tries to land; each one fails because somebody else landed
 _CHECK_LIMIT = 300.0  # seconds of the whole check
 _CASES = re.compile(r"^(\d+) of (\d+) cases pass", re.MULTILINE)
 _BROKEN = re.compile(r"^FAIL (?P<id>\S+)", re.MULTILINE)
@@ -76,12 +76,14 @@ class Lander:
         registry: str,
         sources: re.Pattern[str],
         react: Callable[[], Awaitable[None]],
+        clock: Clock,
     ) -> None:
         self.clone = clone
         self.tools = tools
         self.registry = registry
         self.sources = sources
         self.react = react
+        self.clock = clock
 
     def resolve(self, path: str, base: str, ours: str, theirs: str) -> str | None:
         """Resolve a conflict in the registry, and in case files, which grow by lines as well."""
@@ -127,7 +129,7 @@ class Lander:
                 return result
             if result.verdict is Verdict.LANDED:
                 return result
-            await asyncio.sleep(pause)
+            await self.clock.sleep(pause)
             pause = min(_LONGEST_PAUSE, pause * 2)
         return result
 
@@ -139,14 +141,14 @@ class Lander:
         opened = await self.tools.call("forge_pull_open", branch=branch, title=title, body=body)
         result.pull = opened.number("pull") or result.pull
         if not result.pull:
-            result.reason = _last_line(opened)
+            result.reason = _reason(opened)
             return False
         answer = await self.tools.call("forge_pull_merge", number=result.pull)
         status = answer.fields.get("status")
         if status == "merged":
             result.verdict, result.sha = Verdict.LANDED, answer.fields.get("sha", "")
             return True
-        result.reason = _last_line(answer)
+        result.reason = _reason(answer)
         return status != "closed"
 
     async def _scope(self, checked: str, head: str, tool: str) -> list[str]:
@@ -168,6 +170,7 @@ class Lander:
         return sorted(due)
 
 
-def _last_line(answer: Result) -> str:
-    lines = [line for line in answer.text.splitlines() if line.strip()]
-    return lines[-1][:200] if lines else "the forge refused without a reason"
+def _reason(answer: Result) -> str:
+    """Return the sentence of a refusal: the line after the machine-readable one."""
+    lines = [line.strip() for line in answer.text.splitlines()[1:] if line.strip()]
+    return lines[0].rstrip(".")[:200] if lines else "the forge refused without a reason"

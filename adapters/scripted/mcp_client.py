@@ -5,7 +5,6 @@ A result's first line is `key=value` words, then prose; what the router appends 
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -20,6 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 from adapters.base import ToolActivity
 from adapters.scripted.reading import Notice, fields_of, split_notices
 from adapters.scripted.wire import SUMMARY_CAP
+from agensh.clock import Clock
 from agensh.errors import AgenshError
 
 CALL_LIMIT = 120.0  # seconds of one tool call; a merge waits for the forge's own checks
@@ -56,11 +56,13 @@ class Tools:
         token: str,
         report: Callable[[ToolActivity], None],
         notice: Callable[[Notice], None],
+        clock: Clock,
     ) -> None:
         self._url = url
         self._token = token
         self._report = report
         self._notice = notice
+        self._clock = clock
         self._stack = AsyncExitStack()
         self._client: Client | None = None
         self._ids = itertools.count(1)
@@ -82,12 +84,12 @@ class Tools:
                 client = await self._connected()
                 answer = await client.call_tool(tool, arguments, read_timeout_seconds=CALL_LIMIT)
                 break
-            except (MCPError, httpx2.HTTPError, OSError) as error:
+            except (MCPError, httpx2.HTTPError, OSError, ExceptionGroup) as error:
                 await self._drop()
                 if attempt == _ATTEMPTS:
                     self._report(ToolActivity(call_id, tool, "mcp", str(error)[:SUMMARY_CAP], ok=False))
-                    raise ToolsUnavailable(f"{tool}: the MCP endpoint did not answer: {error}.") from error
-                await asyncio.sleep(wait)
+                    raise ToolsUnavailable(f"{tool}: the MCP endpoint gave no answer: {error}.") from error
+                await self._clock.sleep(wait)
                 wait *= 2
         texts = [block.text for block in answer.content if block.type == "text"]
         own, notices = split_notices("\n".join(texts))

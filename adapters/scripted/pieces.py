@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import shutil
 from pathlib import Path
@@ -17,13 +16,15 @@ from adapters.scripted.reading import area_of
 from adapters.scripted.session import Job, State
 from adapters.scripted.work import Bench, Comparison
 from agensh.cases import AnsweredCase, dump_cases, read_cases
+from agensh.clock import Clock
 from agensh.entries import EntryType
 from agensh.errors import AgenshError
 
 CASES = 4  # of a new tool in the team's tests: everybody runs all of them before every merge
 CASES_CAP = 10  # of one tool
 _CORE_POLLS = 8
-_CORE_PAUSE = 1.0  # seconds between two looks at main while the core is in work
+_CORE_PAUSE = 0.5  # seconds between two looks at main while the core is in work; grows by as much with each
+_CORE_LONGEST_PAUSE = 2.0  # seconds
 
 
 class GivenUp(AgenshError):
@@ -33,15 +34,25 @@ class GivenUp(AgenshError):
 class Pieces:
     """Does the job in the worker's state."""
 
-    def __init__(self, playbook: Playbook, state: State, tools: Tools, clone: Clone, bench: Bench, desk: Desk) -> None:
+    def __init__(
+        self,
+        playbook: Playbook,
+        state: State,
+        tools: Tools,
+        clone: Clone,
+        bench: Bench,
+        desk: Desk,
+        clock: Clock,
+    ) -> None:
         self.playbook = playbook
         self.state = state
         self.tools = tools
         self.clone = clone
         self.bench = bench
         self.desk = desk
+        self.clock = clock
         sources = re.escape(playbook.source_path("TOOL")).replace("TOOL", r"(?P<tool>[^/]+)")
-        self.lander = Lander(clone, tools, playbook.dispatch_path, re.compile(sources), desk.react)
+        self.lander = Lander(clone, tools, playbook.dispatch_path, re.compile(sources), desk.react, clock)
 
     def title(self, tool: str) -> str:
         """Return what a tool's area is about."""
@@ -181,7 +192,7 @@ class Pieces:
             await self.desk.react()
             if number == _CORE_POLLS // 2:
                 await self._ask_for_core()
-            await asyncio.sleep(_CORE_PAUSE)
+            await self.clock.sleep(min(_CORE_PAUSE * (number + 1), _CORE_LONGEST_PAUSE))
         return False
 
     async def _ask_for_core(self) -> None:

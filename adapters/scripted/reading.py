@@ -24,8 +24,8 @@ _MESSAGE = re.compile(r"\[(?P<sender>[^/\]]+)/DM[^\]]*\] (?P<text>.*)$")
 _EVENT = re.compile(
     r"^\[event\] (?P<id>event_id=\S+) source=(?P<source>\S+) kind=(?P<kind>\S+)(?P<rest>.*)$", re.MULTILINE
 )
-_NAME = re.compile(rf"\b({_WORKER})\b")
-_REPOSITORY = re.compile(r"https?://[^\s`'\"<>()]+\.git\b")
+_NAME = re.compile(rf"\b[Yy]ou are `({_WORKER})`")
+_REPOSITORY = re.compile(r"(?:https?|file)://[^\s`'\"<>()]+\.git\b")
 _REFERENCE = re.compile(r"reference[^\n`]{0,80}?[`:]\s*(?P<path>/[^\s`]+)", re.IGNORECASE)
 _DURATION = re.compile(r"(\d+(?:\.\d+)?) (h|min|s)\b")
 _SECONDS = {"h": 3600.0, "min": 60.0, "s": 1.0}
@@ -95,9 +95,11 @@ def read_prompt(text: str) -> Prompt:
     """Take from a prompt what the worker needs to know; what is not in it stays empty."""
     # The header also occurs in running text; the section begins where it stands alone on a line.
     head, _, shared = text.partition(f"\n{CONTEXT_HEADER}\n")
-    name = _NAME.search(head)
-    repository = _REPOSITORY.search(head)
-    reference = _REFERENCE.search(head)
+    # From the first event on the text may hold words of others, which must not redirect me.
+    briefing = head[: first.start()] if (first := _EVENT.search(head)) else head
+    name = _NAME.search(briefing)
+    repository = _REPOSITORY.search(briefing)
+    reference = _REFERENCE.search(briefing)
     events = []
     for match in _EVENT.finditer(text):
         words, _, summary = match["rest"].partition(" summary: ")

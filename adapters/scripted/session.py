@@ -53,8 +53,8 @@ class State:
     reference: str = ""
     deadline: float = 0.0
     """When the run ends, as far as the prompts told; epoch seconds, 0: unknown."""
-    longest: float = 5.0
-    """Seconds my longest piece of work has taken."""
+    pace: float = 5.0
+    """Seconds a piece of work takes me lately."""
     turns: int = 0
     introduced: bool = False
     winding_down: bool = False

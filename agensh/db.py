@@ -7,6 +7,7 @@ owner of tables (the board, the router) keeps its own Alembic history and versio
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,17 +26,13 @@ T = TypeVar("T")
 POOL_SIZE = 8
 BUSY_TIMEOUT = 20.0  # seconds a SQLite writer waits for its turn
 RETRIES = 6
+_MIGRATING = threading.Lock()  # Alembic keeps the running migration in module globals
 _MYSQL_RETRYABLE = {1205, 1213, 2006, 2013, 2055, 1040, 1927, 4031}
 """Lock wait, deadlock, gone away, lost connection (2), too many connections, connection killed, idle disconnect."""
 
 
 class DatabaseUnavailable(AgenshError):
     """The database did not take the operation; nothing was written. Try again in a moment."""
-
-
-def sqlite_url(path: Path) -> str:
-    """Return the URL of a SQLite file."""
-    return f"sqlite+aiosqlite:///{path.absolute()}"
 
 
 def open_engine(url: str, *, pool_size: int = POOL_SIZE) -> AsyncEngine:
@@ -128,10 +125,11 @@ def migrate(url: str, scripts: Path, *, version_table: str, revision: str = "hea
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite" and parsed.database:
         Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-    if revision == "head" or revision.startswith("+"):
-        command.upgrade(config, revision)
-    else:
-        command.downgrade(config, revision)
+    with _MIGRATING:
+        if revision == "head" or revision.startswith("+"):
+            command.upgrade(config, revision)
+        else:
+            command.downgrade(config, revision)
 
 
 def run_migrations(config: Config, target_metadata: Any) -> None:

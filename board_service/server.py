@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import signal
 import socket
 import sys
 
@@ -10,7 +11,8 @@ import uvicorn
 from fastapi import FastAPI
 from sqlalchemy import make_url
 
-from agensh.errors import AgenshError, UsageError
+from agensh.errors import AgenshError
+from agensh.serving import BACKLOG, open_socket
 from board_service.app import create_app
 from board_service.database import database_url, prepare
 from board_service.service import BoardService
@@ -22,21 +24,23 @@ GRACE = 5  # seconds open requests may take after the signal; streams end at onc
 class BoardServer(uvicorn.Server):
     """Ends the streams first: uvicorn waits for open connections."""
 
+    announcing = False
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         app = self.config.app
-        if self.started and isinstance(app, FastAPI):
+        if self.started and self.announcing and isinstance(app, FastAPI):
             await self.announce(app.state.service, sockets or [])
 
     async def announce(self, service: BoardService, sockets: list[socket.socket]) -> None:
         """Tell the operator where the board answers, and how to get the first token."""
-        for listening in sockets:
-            host, port = listening.getsockname()[:2]
-            sys.stderr.write(f"board: http://{f'[{host}]' if ':' in host else host}:{port}\n")
         settings = service.settings
         if not settings.admin_token.get_secret_value() and not await service.tokens.any_stored():
             where = f"--db '{_shown(settings.db)}'" if settings.db else f"--data {shlex.quote(settings.data)}"
             sys.stderr.write(f"board: nobody has a token yet; make one: agensh board token NAME {where}\n")
+        for listening in sockets:
+            host, port = listening.getsockname()[:2]
+            sys.stderr.write(f"board: http://{f'[{host}]' if ':' in host else host}:{port}\n")
         sys.stderr.flush()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -47,24 +51,8 @@ class BoardServer(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket; UsageError when the port is taken or the address is not this machine's."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
-        listening.listen(2048)
-    except OSError as error:
-        listening.close()
-        raise UsageError(
-            f"port: {host}:{port} cannot be used ({error.strerror}); choose another with --port."
-        ) from None
-    return listening
-
-
 def new_server(app: FastAPI) -> BoardServer:
-    """Return a server for `app`; run it with `serve(sockets=[listen(…)])`."""
+    """Return a server for `app`; run it with `serve(sockets=[open_socket(…)])`."""
     return BoardServer(
         uvicorn.Config(
             app,
@@ -74,18 +62,30 @@ def new_server(app: FastAPI) -> BoardServer:
             timeout_graceful_shutdown=GRACE,
             timeout_keep_alive=75,
             server_header=False,
+            backlog=BACKLOG,
         )
     )
 
 
 def serve(settings: BoardSettings) -> None:
     """Serve until SIGTERM or SIGINT; UsageError when the port is in use."""
-    with listen(settings.host, settings.port) as listening:
+    with open_socket(settings.host, settings.port, "board") as listening:
         prepare(database_url(settings))  # before the server starts, so that a bad database is one sentence
         server = new_server(create_app(settings))
-        server.run(sockets=[listening])
+        server.announcing = True
+        # uvicorn stops on these signals and then raises them again; having stopped cleanly is a success.
+        before = {number: signal.signal(number, _stopped) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            server.run(sockets=[listening])
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
     if not server.started:
         raise AgenshError("The board service did not start; the lines above say why.")
+
+
+def _stopped(_number: int, _frame: object) -> None:
+    """Do nothing: the server has stopped already."""
 
 
 def _shown(db: str) -> str:

@@ -10,12 +10,16 @@ import httpx
 
 from agensh.clients.board import BoardClient
 from agensh.clients.gitea import GiteaClient
+from agensh.clients.gitea_events import GiteaEventStream
 from agensh.clients.http import new_http_client
 from agensh.clients.mattermost import MattermostClient
+from agensh.clients.mattermost_ws import MattermostSocket
 from agensh.clock import Clock
 from agensh.rundir import RunInfo, RunSecrets, WorkerSecrets
 from router.events import EventSink
 from router.feed import EntrySource
+from router.listeners.gitea import GiteaListener
+from router.listeners.mattermost import MattermostListener
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,9 @@ class Backends(Protocol):
 
 
 CONNECTIONS = httpx.Limits(max_connections=128, max_keepalive_connections=64)
+SWEEP = 120.0  # seconds between two readings of a source that no push asked for
+RECONNECT = 60.0  # seconds between two tries to connect at most
+FASTEST = 10.0  # seconds
 
 
 class ServiceBackends:
@@ -74,6 +81,12 @@ class ServiceBackends:
         self._board_http = new_http_client(limits=CONNECTIONS)
         self._chat_http = new_http_client(limits=CONNECTIONS)
         self._forge_http = new_http_client(limits=CONNECTIONS)
+        # Every worker holds one event stream of the forge open; no request may wait behind those.
+        streams = 2 * len(secrets.workers)
+        self._events_http = new_http_client(
+            limits=httpx.Limits(max_connections=streams + 8, max_keepalive_connections=8)
+        )
+        self._names: dict[str, str] = {}
 
     def feed_source(self) -> EntrySource:
         """Return a board client; any token of the board reads all of it."""
@@ -101,9 +114,20 @@ class ServiceBackends:
         self, worker: str, secrets: WorkerSecrets, clients: WorkerClients, sink: EventSink, channel_id: str
     ) -> Sequence[Listener]:
         """Return the listeners of one worker."""
-        return ()
+        urls, clock = self._info.urls, self._clock
+        pace = {"sweep_every": self._paced(SWEEP), "reconnect_longest": self._paced(RECONNECT)}
+        events = GiteaEventStream(urls.forge, worker, secrets.forge_password, http=self._events_http)
+        socket = MattermostSocket(urls.chat, secrets.chat_token, clock)
+        return (
+            GiteaListener(worker, clients.forge, events, sink, clock, **pace),
+            MattermostListener(worker, clients.chat, socket, sink, clock, names=self._names, **pace),
+        )
+
+    def _paced(self, seconds: float) -> float:
+        """A rehearsal sweeps more often, within what the services can bear."""
+        return max(FASTEST, seconds / self._info.spec.clock.speed)
 
     async def aclose(self) -> None:
         """Close the connection pools."""
-        for http in (self._board_http, self._chat_http, self._forge_http):
+        for http in (self._board_http, self._chat_http, self._forge_http, self._events_http):
             await http.aclose()

@@ -7,11 +7,12 @@ that is restarted repeats none.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 from agensh.clock import Clock, RunClock
 from router.events import Kind, NewEvent, Priority, Source
-from router.queue import EventQueue
+from router.queue import Depth
 from router.waiting import sleep_or_event, surely
 
 _SUMMARIES: Mapping[Kind, str] = {
@@ -37,10 +38,22 @@ def control_event(kind: Kind, dedupe_key: str, now: float, **body: object) -> Ne
     )
 
 
+class ControlQueue(Protocol):
+    """What the timers need of the worker's queue."""
+
+    async def put(self, new: Sequence[NewEvent]) -> int:
+        """Queue what is not known yet."""
+        ...
+
+    async def depth(self) -> Depth:
+        """Return how much waits."""
+        ...
+
+
 class Timers:
     """Puts the reminders of one worker into its queue when they are due; `run` ends after the last one."""
 
-    def __init__(self, queue: EventQueue, run_clock: RunClock, clock: Clock, *, alone: bool) -> None:
+    def __init__(self, queue: ControlQueue, run_clock: RunClock, clock: Clock, *, alone: bool) -> None:
         self._queue = queue
         self._run_clock = run_clock
         self._clock = clock

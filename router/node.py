@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from urllib.parse import urlsplit
@@ -26,6 +25,7 @@ from agensh.clock import Clock, RunClock
 from agensh.db import migrate, open_engine
 from agensh.errors import AgenshError, ServiceError
 from agensh.rundir import RunDir, RunInfo, RunSecrets
+from agensh.serving import open_socket
 from router.backends import Backends
 from router.desk import CURSOR
 from router.dispatcher import Cooldown, Limits
@@ -136,9 +136,9 @@ class NodeHost:
 
     async def _worker(self, name: str, number: int, shared: Shared) -> None:
         router = self.routers[name]
-        secrets = self._secrets.workers[name]
-        listeners = self._backends.listeners(name, secrets, router.clients, router.queue, shared.channel_id)
         try:
+            secrets = self._secrets.workers[name]
+            listeners = self._backends.listeners(name, secrets, router.clients, router.queue, shared.channel_id)
             await self._clock.sleep(number * LISTEN_SPREAD)
             index = self._info.spec.worker_names.index(name)
             await router.run(shared.run_clock.start_of(index), listeners, grace=self._grace)
@@ -301,14 +301,7 @@ class _Server(uvicorn.Server):
 async def _listening(app: Starlette, url: str) -> AsyncIterator[None]:
     parts = urlsplit(url)
     host, port = parts.hostname or "127.0.0.1", parts.port or 80
-    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        bound.bind((host, port))
-        bound.listen(1024)
-    except OSError as error:
-        bound.close()
-        raise AgenshError(f"node: {host}:{port} cannot be used: {error.strerror or error}.") from error
+    bound = open_socket(host, port, "node host")
     config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=5, lifespan="on")
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[bound]))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -16,6 +17,9 @@ from agensh.clients.board import BoardClient
 from agensh.clock import SystemClock, iso
 from agensh.entries import Entry, EntryType
 from agensh.errors import UsageError
+
+if TYPE_CHECKING:
+    from board_service.settings import BoardSettings
 
 T = TypeVar("T")
 
@@ -51,6 +55,7 @@ def serve(
     from board_service.server import serve as run
 
     set_up_logging()
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)  # the service says itself where it answers
     run(_settings(data=data, db=db, port=port, host=host))
 
 
@@ -126,14 +131,14 @@ def grep(
         typer.echo(f"more: --before {page.next_before}", err=True)
 
 
-def _settings(**values: object):  # type: ignore[no-untyped-def]
+def _settings(**values: object) -> BoardSettings:
     from pydantic import ValidationError
 
     from board_service.settings import BoardSettings
 
-    given = {name: str(value) for name, value in values.items() if value is not None}
+    given: dict[str, Any] = {name: str(value) for name, value in values.items() if value is not None}
     try:
-        return BoardSettings(**given)  # type: ignore[arg-type]
+        return BoardSettings(**given)
     except ValidationError as error:
         first = error.errors()[0]
         name = f"AGENSH_BOARD_{str(first['loc'][0]).upper()}"

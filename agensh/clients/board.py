@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -151,10 +151,11 @@ class BoardClient:
         """Return the seq of the newest entry, 0 on an empty board."""
         return int((await self._get(self._path, limit=1))["head"])
 
-    async def stream(self, after: int) -> AsyncIterator[Entry]:
+    async def stream(self, after: int) -> AsyncGenerator[Entry, None]:
         """Yield every entry after `after`, then new ones as they are committed, over one connection.
 
         Ends with ServiceError when the connection is cut or silent; call again with the last seq, nothing is skipped.
+        Close it (`aclose`) when you leave it before its end.
         """
         timeout = httpx.Timeout(10.0, read=STREAM_SILENCE)
         url = f"{self.url}{self._path}/stream"

@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 MergeStyle = Literal["merge", "rebase", "rebase-merge", "squash", "fast-forward-only"]
 
 UPDATE_ATTEMPTS = 3
-CHECK_GRACE = 5.0  # seconds a pull request may stay unmergeable before an update is asked whether it is in conflict
+CHECK_GRACE = 3.0  # seconds a pull request may stay unmergeable before an update is asked whether it is in conflict
 
 
 class PullCalls(GiteaCore):

@@ -1,7 +1,7 @@
 """Typed client of the chat (Mattermost's REST API).
 
-A post is sent once: every post carries a `pending_post_id`, under which the server itself drops a repetition for 30
-seconds; after that the channel is read back before the post is sent again. Reading what was missed goes by
+A post is sent once: every post carries a `pending_post_id`, under which the server itself drops a repetition for some
+time, and after a failure the channel is read back before the post is sent again. Reading what was missed goes by
 `after=<post id>`, never by `since`, which may leave posts out.
 """
 
@@ -19,7 +19,6 @@ from agensh.errors import AgenshError, ServiceError
 __all__ = ["Channel", "ChatUser", "MattermostClient", "Post", "ServerLimits", "Team", "UserToken"]
 
 MESSAGE_LIMIT = 16_383  # runes, the schema of v11
-SAME_KEY_WINDOW = 25.0  # seconds; the server remembers a pending_post_id for 30
 POST_PATIENCE = 60.0  # seconds
 _IN_FLIGHT = "deduplicate_create_post.pending"
 
@@ -56,23 +55,19 @@ class MattermostClient(AdminCalls):
             "pending_post_id": f"{me.id}:{key}",
             "props": {KEY_PROP: key},
         }
-        started = self.clock.monotonic()
-        sent_at = started
+        until = self.clock.monotonic() + POST_PATIENCE
         attempt = 0
         while True:
             try:
-                return Post.of((await self.request("POST", "/posts", json=body)).json())
+                # The server forgets its keys after 30 seconds, and at a restart at once: so the channel is asked first.
+                found = await self.find_post(channel_id, key) if attempt else None
+                return found or Post.of((await self.request("POST", "/posts", json=body)).json())
             except ServiceError as error:
-                now = self.clock.monotonic()
-                if not (unsure(error) or _IN_FLIGHT in error.reason) or now - started > POST_PATIENCE:
+                again = unsure(error) or _IN_FLIGHT in error.reason
+                if not again or self.clock.monotonic() > until:
                     raise
             await self.clock.sleep(backoff(attempt, first=0.5))
             attempt += 1
-            if self.clock.monotonic() - sent_at > SAME_KEY_WINDOW:
-                found = await self.find_post(channel_id, key)
-                if found is not None:
-                    return found
-                sent_at = self.clock.monotonic()
 
     async def find_post(self, channel_id: str, key: str) -> Post | None:
         """Return this account's newest post of that key among the channel's last 200, or None."""

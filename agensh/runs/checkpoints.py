@@ -15,14 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agensh.identity import write_private_json
+from agensh.identity import write_private, write_private_json
 from agensh.rundir import RunDir, RunInfo
-from agensh.runs.cases import AnsweredCase, answer, dump_cases, generate_cases, read_cases
+from agensh.runs import DEFAULT_CHECKPOINTS
+from agensh.runs.cases import AnsweredCase, Case, answer, dump_cases, generate_cases, read_cases
 from agensh.runs.collect import MainCommit, git, main_history
 from agensh.runs.grader import export, grade_commit
 from agensh.trial import STERILE_ENV, Limits, run_limited
-
-DEFAULT_CHECKPOINTS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +57,11 @@ def prepare_cases(run: RunDir, info: RunInfo, *, jobs: int = 2) -> int:
     if task.cases is None or task.reference is None:
         return 0
     if file.exists():
-        return len(read_cases(file))
-    cases = generate_cases(task.cases) if task.cases.suffix == ".py" else read_cases(task.cases)
+        return len(read_cases(AnsweredCase, file))
+    cases = generate_cases(task.cases) if task.cases.suffix == ".py" else read_cases(Case, task.cases)
     answered = answer(cases, task.reference, jobs=jobs)
     run.private.mkdir(mode=0o700, exist_ok=True)
-    temporary = file.with_suffix(".partial")
-    dump_cases(answered, temporary)
-    temporary.chmod(0o600)
-    temporary.replace(file)
+    write_private(file, dump_cases(answered))
     return len(answered)
 
 
@@ -73,11 +69,15 @@ def spread(commits: Sequence[MainCommit], most: int) -> list[MainCommit]:
     """Choose at most `most` commits: the first, the last, and the others as evenly spaced in time as they lie."""
     if len(commits) <= most:
         return list(commits)
+    if most == 1:
+        return [commits[-1]]
     first, last = commits[0].at, commits[-1].at
     chosen = {0, len(commits) - 1}
     for step in range(1, most - 1):
         wanted = first + (last - first) * step / (most - 1)
-        chosen.add(min(range(len(commits)), key=lambda index: (abs(commits[index].at - wanted), index in chosen, index)))
+        chosen.add(
+            min(range(len(commits)), key=lambda index: (abs(commits[index].at - wanted), index in chosen, index))
+        )
     missing = iter(index for index in range(len(commits)) if index not in chosen)
     while len(chosen) < most:
         chosen.add(next(missing))
@@ -125,7 +125,7 @@ class Grader:
         return grade.passed, grade.total, grade.build_ok, "" if grade.build_ok else grade.build_log[-2000:]
 
     def _cases(self) -> list[AnsweredCase]:
-        return [case for case in read_cases(self._run.private / "cases.jsonl") if isinstance(case, AnsweredCase)]
+        return read_cases(AnsweredCase, self._run.private / "cases.jsonl")
 
 
 def accept(repository: Path, sha: str, command: str, *, timeout: float) -> tuple[bool, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
+from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,8 @@ from agensh.identity import write_private_json
 from agensh.rundir import RunDir, RunInfo, RunSecrets
 
 GIT_TIMEOUT = 120.0  # seconds
+HISTORY_TIMEOUT = 120.0  # seconds
+MOST_POSTS = 1_000_000  # of one channel
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,9 @@ async def git(*arguments: str, cwd: Path | None = None, env: dict[str, str] | No
         await process.wait()
         raise
     if process.returncode:
-        raise GitFailed(f"git {arguments[0]} failed ({process.returncode}): {err.decode(errors='replace').strip()[-500:]}")
+        raise GitFailed(
+            f"git {arguments[0]} failed ({process.returncode}): {err.decode(errors='replace').strip()[-500:]}"
+        )
     return out.decode(errors="replace")
 
 
@@ -84,9 +88,7 @@ class Collector:
 
     async def collect(self) -> None:
         """Copy everything; the first failure is raised after all parts were tried."""
-        results = await asyncio.gather(
-            self.entries(), self.posts(), self.forge(), return_exceptions=True
-        )
+        results = await asyncio.gather(self.entries(), self.posts(), self.forge(), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
@@ -95,10 +97,14 @@ class Collector:
         """Copy the whole history of the board into `record/entries.json`; return how many entries it has."""
         entries: list[dict[str, Any]] = []
         async with BoardClient(self._info.urls.board, self._secrets.board_admin, self._info.board) as board:
-            after = 0
-            while page := await board.read(after=after, limit=2000, history=True):
-                entries += [entry.to_json() for entry in page]
-                after = page[-1].seq
+            # The listing leaves expired and released claims out; the stream is the whole history.
+            head = await board.head()
+            if head:
+                async with asyncio.timeout(HISTORY_TIMEOUT), aclosing(board.stream(0)) as history:
+                    async for entry in history:
+                        entries.append(entry.to_json())
+                        if entry.seq >= head:
+                            break
         write_private_json(self.folder / "entries.json", entries)
         return len(entries)
 
@@ -111,7 +117,7 @@ class Collector:
                 for channel in await chat.my_channels():
                     if channel.type != "D" and channel.name != self._info.channel:
                         continue
-                    for post in await chat.all_posts(channel.id):
+                    for post in await chat.posts(channel.id, limit=MOST_POSTS):
                         if post.id in posts or post.type:
                             continue
                         posts[post.id] = {
@@ -168,11 +174,18 @@ class Collector:
         known = [sha for sha in merged if await _has(self.mirror, sha)]
         pushed = await git("rev-list", "--no-merges", "--branches", "--not", "main", *known, cwd=self.mirror)
         stranded = [{"sha": sha, "where": "branch"} for sha in pushed.split()]
-        everywhere = {sha for sha in (await git("rev-list", "--all", *known, cwd=self.mirror)).split()}
+        everywhere = set((await git("rev-list", "--all", *known, cwd=self.mirror)).split())
         for worker in self._secrets.workers:
             for clone in sorted(self._run.worker(worker).glob("work/*/.git")):
                 local = await git(
-                    "-c", "safe.directory=*", "rev-list", "--no-merges", "--branches", "--not", "--remotes", cwd=clone.parent
+                    "-c",
+                    "safe.directory=*",
+                    "rev-list",
+                    "--no-merges",
+                    "--branches",
+                    "--not",
+                    "--remotes",
+                    cwd=clone.parent,
                 )
                 stranded += [{"sha": sha, "where": worker} for sha in local.split() if sha not in everywhere]
         return stranded
@@ -201,14 +214,3 @@ async def main_history(repository: Path) -> list[MainCommit]:
         sha, at, author, subject = line.split("\0", 3)
         commits.append(MainCommit(sha, float(at), author, subject))
     return commits
-
-
-async def collect_regularly(collector: Collector, every: float, *, on_error: Any) -> None:
-    """Collect every `every` seconds until cancelled; a failed pass is reported to `on_error` and tried again."""
-    while True:
-        started = time.monotonic()
-        try:
-            await collector.collect()
-        except (AgenshError, OSError, TimeoutError) as error:
-            on_error(error)
-        await asyncio.sleep(max(every, time.monotonic() - started))

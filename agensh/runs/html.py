@@ -105,7 +105,11 @@ def lanes(record: Record, axis: Axis) -> list[Lane]:
                     if turn["worker"] == worker
                 ],
                 marks=[
-                    (axis.x(entry.created_at - t0), TYPE_COLOURS[entry.type], f"{entry.label} {entry.type}: {entry.content}")
+                    (
+                        axis.x(entry.created_at - t0),
+                        TYPE_COLOURS[entry.type],
+                        f"{entry.label} {entry.type}: {entry.content}",
+                    )
                     for entry in record.entries
                     if entry.worker == worker
                 ],

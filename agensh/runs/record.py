@@ -81,7 +81,7 @@ async def load_record(run: RunDir) -> Record:
 
 _QUERIES = {
     "runs": "SELECT t0, state, stopped_at FROM runs",
-    "events": "SELECT id, worker, source, kind, state, attempts, observed_at, delivered_at, via, reason FROM events",
+    "events": "SELECT id, worker, source, kind, state, handed_out, observed_at, delivered_at, via, reason FROM events",
     "turns": "SELECT * FROM turns ORDER BY id",
     "tool_calls": "SELECT * FROM tool_calls ORDER BY id",
     "notices": "SELECT worker, ref, kind, posted_at, shown_at, acked_at, via FROM notices ORDER BY id",

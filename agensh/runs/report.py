@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from agensh.clock import RunClock
 from agensh.entries import EntryType
 from agensh.runs.record import Record, Row
 
@@ -86,7 +87,7 @@ def build_report(record: Record) -> Report:
         notices_mid_turn=len(mid_turn),
         notice_delay_s=percentiles(notice["shown_at"] - notice["posted_at"] for notice in mid_turn),
         events_delivered=len(sent),
-        events_redelivered=sum(event["attempts"] > 1 for event in sent),
+        events_redelivered=sum(event["handed_out"] > 1 for event in sent),
         events_dead=sum(event["state"] == "dead" for event in record.events),
         turns=len(record.turns),
         turns_failed=sum(turn["outcome"] not in _FINE for turn in record.turns),
@@ -110,11 +111,16 @@ _FINE = {"completed", "interrupted", None}
 
 
 def wall_seconds(record: Record) -> float:
-    """Return how long the run took: from `t0` to its end, or to the last thing recorded when it has no end yet."""
+    """Return how long the run took: from `t0` to its end, or to the last thing recorded when it has no end yet.
+
+    A run that was resumed after its deadline ended at the deadline.
+    """
     if record.t0 is None:
         return 0.0
     last = max((float(call["ended_at"] or call["started_at"]) for call in record.tool_calls), default=record.t0)
-    return max(0.0, (record.stopped_at or last) - record.t0)
+    deadline = RunClock(record.t0, record.info.spec.clock.timing()).deadline
+    end = last if record.stopped_at is None else min(record.stopped_at, max(deadline, last))
+    return max(0.0, end - record.t0)
 
 
 def pass_rate_curve(record: Record) -> list[tuple[float, float]]:

@@ -11,13 +11,15 @@ import asyncio
 import logging
 import random
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Generic, Protocol, TypeVar
 
 from agensh.clients.http import backoff
 from agensh.clock import Clock
 from agensh.errors import AgenshError, ServiceError
 from router.events import EventSink
+from router.waiting import sleep_or_event
 
 log = logging.getLogger(__name__)
 
@@ -43,24 +45,9 @@ class PushSource(Protocol[S_co]):
         """Close it; safe to call when it is closed."""
         ...
 
-    def signals(self) -> AsyncIterator[S_co]:
+    def signals(self) -> AsyncGenerator[S_co, None]:
         """Yield what is pushed; ServiceError when the channel is cut."""
         ...
-
-
-async def wait_for_event(event: asyncio.Event, seconds: float, clock: Clock) -> bool:
-    """Wait until `event` is set, at most that long; return whether it is."""
-    if event.is_set() or seconds <= 0:
-        return event.is_set()
-    waiting = asyncio.ensure_future(event.wait())
-    sleeping = asyncio.ensure_future(clock.sleep(seconds))
-    try:
-        await asyncio.wait({waiting, sleeping}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in (waiting, sleeping):
-            task.cancel()
-        await asyncio.gather(waiting, sleeping, return_exceptions=True)
-    return event.is_set()
 
 
 class Listener(ABC, Generic[S]):
@@ -136,9 +123,10 @@ class Listener(ABC, Generic[S]):
                 self._connected = True
                 self.on_connect()
                 self.sweep_soon(0.0)
-                async for signal in self.source.signals():
-                    if self.on_signal(signal):
-                        self._wake.set()
+                async with aclosing(self.source.signals()) as signals:
+                    async for signal in signals:
+                        if self.on_signal(signal):
+                            self._wake.set()
             except ServiceError as error:
                 least = error.retry_after or 0.0
                 if error.status in {401, 403}:
@@ -161,7 +149,7 @@ class Listener(ABC, Generic[S]):
     async def _work_loop(self) -> None:
         attempt = 0
         while True:
-            await wait_for_event(self._wake, self._next_sweep - self.clock.monotonic(), self.clock)
+            await sleep_or_event(self.clock, self._next_sweep - self.clock.monotonic(), self._wake)
             self._wake.clear()
             connected = self._connected
             sweep = self.clock.monotonic() >= self._next_sweep

@@ -81,24 +81,34 @@ class GiteaListener(Listener[ForgeSignal]):
             threads.update((thread.id, thread) for thread in found)
         if sweep or self._since is None:
             threads.update((thread.id, thread) for thread in await self.client.notifications())
+        todo = [
+            thread
+            for thread in sorted(threads.values(), key=lambda item: (item.updated_at, item.id))
+            if thread.unread or self._done.get(thread.id) != thread.updated_at
+        ]
+        # Once a row is marked read, only the cursor leads back to it: it must not be newer than any of them.
+        unread = [thread.updated_at for thread in todo if thread.unread]
+        if unread and (self._since is None or unread[0] < self._since):
+            await self._move_cursor(unread[0])
         failure: ServiceError | None = None
-        for thread in sorted(threads.values(), key=lambda item: (item.updated_at, item.id)):
-            if not thread.unread and self._done.get(thread.id) == thread.updated_at:
-                continue
+        for thread in todo:
             try:
                 await self._take(thread)
             except ServiceError as error:
                 # One thread that cannot be read must not hold up the others; the cursor stays, so it comes again.
                 failure = failure or error
-                self._done.pop(thread.id, None)
         if failure is not None:
             raise failure
         newest = max((thread.updated_at for thread in threads.values()), default=None)
         if newest is not None and (self._since is None or newest > self._since):
-            await self.sink.put([], {CURSOR: repr(newest)})
-            self._since = newest
+            await self._move_cursor(newest)
+
+    async def _move_cursor(self, since: float) -> None:
+        await self.sink.put([], {CURSOR: repr(since)})
+        self._since = since
 
     async def _take(self, thread: Thread) -> None:
+        self._done.pop(thread.id, None)
         if thread.unread:
             try:
                 await self.client.mark_read(thread.id)
@@ -107,7 +117,6 @@ class GiteaListener(Listener[ForgeSignal]):
                     raise
         if thread.repo and thread.number:
             await self._read(thread)
-        self._done.pop(thread.id, None)
         self._done[thread.id] = thread.updated_at
         if len(self._done) > MOST_REMEMBERED:
             del self._done[next(iter(self._done))]

@@ -252,6 +252,8 @@ class MattermostListener(Listener[ChatSignal]):
                 "root_id": post.root_id,
                 "author": author,
                 "author_id": post.user_id,
+                # Meant for this worker alone, so it is shown whole; a summary is cut.
+                **({"text": post.message} if place.direct else {}),
             },
         )
 

@@ -52,7 +52,7 @@ class Settings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Settings:
-        """Read the variables AGENSH_BOARD_URL, _TOKEN, AGENSH_BOARD and AGENSH_WORKER; UsageError for what is missing."""
+        """Read AGENSH_BOARD_URL, _TOKEN, AGENSH_BOARD and AGENSH_WORKER; UsageError for what is missing."""
         missing = [name for name in ("AGENSH_BOARD_URL", "AGENSH_BOARD_TOKEN") if not environment.get(name)]
         if missing:
             raise UsageError(

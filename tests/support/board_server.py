@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -16,8 +17,9 @@ from pydantic import SecretStr
 
 from agensh.clients.board import BoardClient
 from agensh.clock import Clock
+from agensh.serving import open_socket
 from board_service.app import create_app
-from board_service.server import listen, new_server
+from board_service.server import new_server
 from board_service.service import BoardService
 from board_service.settings import BoardSettings
 
@@ -49,10 +51,15 @@ class RunningBoard:
 
 @asynccontextmanager
 async def serving_board(
-    settings: BoardSettings, *, clock: Clock | None = None, board: str = "main"
+    settings: BoardSettings, *, clock: Clock | None = None, board: str = "main", send_buffer: int | None = None
 ) -> AsyncIterator[tuple[RunningBoard, BoardService]]:
-    """Serve a board in the test's own event loop, over real sockets: for manual clocks and for looking inside."""
-    listening = listen("127.0.0.1", 0)
+    """Serve a board in the test's own event loop, over real sockets: for manual clocks and for looking inside.
+
+    `send_buffer` bounds the bytes that the kernel takes for a reader that reads nothing.
+    """
+    listening = open_socket("127.0.0.1", 0, "board")
+    if send_buffer is not None:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
     app = create_app(settings, clock=clock)
     server = new_server(app)
     task = asyncio.create_task(server.serve(sockets=[listening]))
@@ -77,7 +84,7 @@ def running_board(
     """Serve a board from `tmp_path` until the block ends; `settings` are those of BoardSettings."""
     admin_token = "test-admin-token"
     values: dict[str, Any] = {"data": str(tmp_path), "admin_token": SecretStr(admin_token)} | settings
-    listening = listen("127.0.0.1", 0)
+    listening = open_socket("127.0.0.1", 0, "board")
     server = new_server(create_app(BoardSettings(**values), clock=clock))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="board")
     thread.start()

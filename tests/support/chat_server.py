@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -22,6 +23,7 @@ STOP_TIMEOUT = 10.0
 _CODE = """
 import json, sys
 from pathlib import Path
+from urllib.parse import urlsplit
 from agensh.embedded.chat.server import serve
 from agensh.embedded.chat.settings import ChatSettings
 data, port, admin, password, settings = sys.argv[1:]
@@ -51,21 +53,35 @@ class RunningChat:
     @property
     def port(self) -> int:
         """The port it listens on."""
-        return int(self.url.rsplit(":", 1)[1])
+        parts = urlsplit(self.url)
+        return parts.port or (443 if parts.scheme == "https" else 80)
+
+    @property
+    def log_path(self) -> Path:
+        """Where the process writes its log."""
+        assert self.data is not None
+        return self.data.with_suffix(".log")
+
+    def log(self) -> str:
+        """Return what the process logged."""
+        return self.log_path.read_text(encoding="utf-8")
 
     def start(self) -> None:
         """Start the process and wait until it answers."""
         assert self.data is not None
         arguments = [str(self.data), str(self.port), self.admin, self.password]
-        self.process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", _CODE, *arguments, json.dumps(self.settings)],
-            stdout=subprocess.DEVNULL,
-        )
+        self.log_path.parent.mkdir(parents=True, exist_ok=True)
+        with self.log_path.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-W", "error", "-c", _CODE, *arguments, json.dumps(self.settings)],
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+            )
         end = time.monotonic() + START_TIMEOUT
         with httpx.Client() as client:
             while True:
                 if self.process.poll() is not None:
-                    raise RuntimeError(f"the chat ended with {self.process.returncode} at its start")
+                    raise RuntimeError(f"the chat ended with {self.process.returncode} at its start: {self.log()}")
                 try:
                     if client.get(f"{self.url}/api/v4/system/ping").status_code == 200:
                         return

@@ -28,6 +28,7 @@ class Stage:
         self.prompts: dict[str, list[str]] = {}
         self.starts: list[tuple[str, str | None]] = []
         self.stops: list[str] = []
+        self.adapters: dict[str, StageAdapter] = {}
         self.known_sessions: set[str] = set()
 
     def adapter(self, _harness: str) -> type[Adapter]:
@@ -55,6 +56,7 @@ class StageAdapter(Adapter):
         super().__init__(*arguments)
         self.interrupted = asyncio.Event()
         self.session = ""
+        self.stage.adapters[self.launch.worker] = self
 
     async def start(self, session: str | None = None) -> str:
         self.stage.starts.append((self.launch.worker, session))

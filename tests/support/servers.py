@@ -19,7 +19,7 @@ import httpx
 from agensh.clock import Clock
 from agensh.embedded.forge.app import create_app
 from agensh.embedded.forge.settings import ForgeSettings
-from agensh.embedded.serving import make_server, open_socket
+from agensh.serving import make_server, open_socket
 
 ADMIN = ("root-admin", "admin-password")
 QUICK = ForgeSettings(event_source_update_time=0.05, password_rounds=1000)

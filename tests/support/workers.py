@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 from typing import Any
 
@@ -75,6 +76,7 @@ class StubWorker:
         self._forge = forge
         self._peers = peers
         self.calls: list[ToolCall] = []
+        self.recorded = asyncio.Event()
 
     @property
     def name(self) -> str:
@@ -113,3 +115,4 @@ class StubWorker:
 
     def record(self, call: ToolCall) -> None:
         self.calls.append(call)
+        self.recorded.set()

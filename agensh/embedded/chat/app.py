@@ -25,7 +25,7 @@ from agensh.embedded.chat.middleware import RateLimit, RequestId
 from agensh.embedded.chat.routes import bots, channels, posts, system, teams, users
 from agensh.embedded.chat.routes.websocket import websocket
 from agensh.embedded.chat.settings import ChatSettings
-from agensh.embedded.chat.store import Store
+from agensh.embedded.chat.store import Store, check_version
 
 log = logging.getLogger(__name__)
 DATABASE = "chat.sqlite3"
@@ -42,8 +42,9 @@ def create_app(
     """Return the chat over the folder `data` (made when missing).
 
     `admin` is name and password of an account that is created as system admin when it is missing. The database is open
-    while the application's lifespan runs.
+    while the application's lifespan runs. UsageError when the folder holds something else.
     """
+    check_version(data / DATABASE)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

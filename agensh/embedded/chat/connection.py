@@ -70,6 +70,8 @@ class Connection:
     """Frames to send before the others: what a resume repeats, or its hello."""
     cut: bool = False
     """It read too slowly; nothing more is sent, and it cannot be resumed."""
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set with `cut`: whoever is held up in a send learns of it."""
     _wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     def offer(self, item: Event | str) -> None:
@@ -86,6 +88,7 @@ class Connection:
         """End the writer: the connection is cut."""
         self.cut = True
         self.active = False
+        self.gone.set()
         self._wake.set()
 
     async def write(self, send: Callable[[str], Awaitable[None]]) -> None:

@@ -26,6 +26,8 @@ from agensh.embedded.chat.shapes import dumps
 
 PER_PAGE = 60
 PER_PAGE_MAX = 200
+NUMBER_MAX = 2**53
+"""Largest number taken from a request: what JSON can carry, and far inside what the database can."""
 
 
 def answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -89,12 +91,12 @@ class Anyone:
             value = int(self.query(name))
         except ValueError:
             return default
-        return default if value < 0 else value
+        return value if 0 <= value <= NUMBER_MAX else default
 
     def page(self) -> tuple[int, int]:
         """Return offset and size of the page asked for: 60 by default, silently cut to 200."""
         size = min(self.number("per_page", PER_PAGE), PER_PAGE_MAX)
-        return self.number("page", 0) * size, size
+        return min(self.number("page", 0) * size, NUMBER_MAX), size
 
 
 class Call(Anyone):

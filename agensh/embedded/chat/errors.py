@@ -54,30 +54,37 @@ def no_such_page() -> ChatError:
 
 
 def no_such_user() -> ChatError:
+    """No account of that id or name."""
     return ChatError(404, "app.user.missing_account.const", "Unable to find the user.")
 
 
 def no_such_team() -> ChatError:
+    """No team of that id."""
     return ChatError(404, "app.team.get.find.app_error", "Unable to find the existing team.")
 
 
 def no_such_channel() -> ChatError:
+    """No channel of that id."""
     return ChatError(404, "app.channel.get.existing.app_error", "Unable to find the existing channel.")
 
 
 def no_such_channel_name() -> ChatError:
+    """No channel of that name, or none that the caller may know of."""
     return ChatError(404, "app.channel.get_by_name.missing.app_error", "Channel does not exist.")
 
 
 def no_such_post() -> ChatError:
+    """No post of that id, or a deleted one."""
     return ChatError(404, "app.post.get.app_error", "Unable to get the post.")
 
 
 def no_such_channel_member() -> ChatError:
+    """The user is not in the channel."""
     return ChatError(
         404, "app.channel.get_member.missing.app_error", "No channel member found for that user ID and channel ID."
     )
 
 
 def no_such_team_member() -> ChatError:
+    """The user is not in the team."""
     return ChatError(404, "app.team.get_member.missing.app_error", "No team member found for that user ID and team ID.")

@@ -217,6 +217,9 @@ async def join_channel(chat: Chat, channel: Channel, user: User, *, by: User) ->
     )
     added = member
     await chat.store.write(lambda connection: replace(connection, added))
+    meanwhile = chat.directory.channel_member(channel.id, user.id)
+    if meanwhile is not None:
+        return meanwhile  # added by another request, which tells the channel
     chat.directory.add_channel_member(member)
     is_default = channel.name in DEFAULT_CHANNELS
     if not is_default or chat.settings.default_channel_join_messages:

@@ -15,6 +15,8 @@ from agensh.embedded.chat.shapes import post_shape
 from agensh.embedded.chat.store import select
 
 SINCE_LIMIT = 1000
+_ROOTS = {False: "", True: " AND root_id = ''"}
+"""What `collapsedThreads` adds to a condition."""
 
 
 def one(connection: sqlite3.Connection, post_id: str) -> Post | None:
@@ -33,16 +35,22 @@ def several(connection: sqlite3.Connection, ids: list[str]) -> list[Post]:
 
 
 def page(
-    connection: sqlite3.Connection, channel_id: str, offset: int, size: int, *, threads: bool = True
+    connection: sqlite3.Connection,
+    channel_id: str,
+    offset: int,
+    size: int,
+    *,
+    threads: bool = True,
+    roots: bool = False,
 ) -> dict[str, Any]:
-    """Return the newest live posts, a page of them."""
+    """Return the newest live posts, a page of them; `roots` leaves replies out."""
     found = select(
         connection,
         Post,
-        "WHERE channel_id = ? AND delete_at = 0 ORDER BY create_at DESC LIMIT ? OFFSET ?",
+        f"WHERE channel_id = ? AND delete_at = 0{_ROOTS[roots]} ORDER BY create_at DESC LIMIT ? OFFSET ?",
         (channel_id, size, offset),
     )
-    return _listing(connection, channel_id, found, threads=threads, older=True, newer=offset > 0)
+    return _listing(connection, channel_id, found, threads=threads and not roots, older=True, newer=offset > 0)
 
 
 def around(
@@ -54,6 +62,7 @@ def around(
     *,
     after: bool,
     threads: bool = True,
+    roots: bool = False,
 ) -> dict[str, Any]:
     """Return live posts created strictly after (or before) the anchor; nothing when the anchor is gone for good."""
     sign, order = (">", "ASC") if after else ("<", "DESC")
@@ -61,26 +70,26 @@ def around(
         connection,
         Post,
         f"WHERE create_at {sign} (SELECT anchor.create_at FROM posts AS anchor WHERE anchor.id = ?) "
-        f"AND channel_id = ? AND delete_at = 0 ORDER BY create_at {order} LIMIT ? OFFSET ?",
+        f"AND channel_id = ? AND delete_at = 0{_ROOTS[roots]} ORDER BY create_at {order} LIMIT ? OFFSET ?",
         (anchor, channel_id, size, offset),
     )
     if after:
         found.reverse()
-    return _listing(connection, channel_id, found, threads=threads, older=True, newer=True)
+    return _listing(connection, channel_id, found, threads=threads and not roots, older=True, newer=True)
 
 
-def since(connection: sqlite3.Connection, channel_id: str, time: int) -> dict[str, Any]:
+def since(connection: sqlite3.Connection, channel_id: str, time: int, *, roots: bool = False) -> dict[str, Any]:
     """Return what changed after `time` (ms): at most a thousand rows, which ones is left to chance."""
     found = select(
         connection,
         Post,
         # Ordering by the random key is what makes the limit arbitrary: a client that counts on an order must fail.
-        "WHERE channel_id = ? AND update_at > ? ORDER BY id LIMIT ?",
+        f"WHERE channel_id = ? AND update_at > ?{_ROOTS[roots]} ORDER BY id LIMIT ?",
         (channel_id, time, SINCE_LIMIT),
     )
     found.sort(key=lambda post: post.create_at, reverse=True)
-    roots = {post.root_id for post in found if post.root_id} - {post.id for post in found}
-    with_roots = found + (_by_ids(connection, sorted(roots)) if roots else [])
+    missing = {post.root_id for post in found if post.root_id} - {post.id for post in found}
+    with_roots = found + (_by_ids(connection, sorted(missing)) if missing else [])
     for post in found:
         if post.delete_at and not post.original_id:
             post.message, post.props = "", {}

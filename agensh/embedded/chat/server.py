@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,10 +12,12 @@ from typing import Any
 from agensh.embedded.chat.app import create_app
 from agensh.embedded.chat.routes.websocket import MESSAGE_LIMIT
 from agensh.embedded.chat.settings import ChatSettings
-from agensh.embedded.serving import run_server
 from agensh.errors import UsageError
+from agensh.serving import run_server
 
 PORT = 8065
+OPEN_FILES = 65_536
+"""How many files the process may open, when the system lets it: each websocket is one, and 1,024 is a usual default."""
 PING_EVERY = 60.0
 """Seconds between two protocol pings on a websocket."""
 PONG_WITHIN = 40.0
@@ -33,8 +36,19 @@ def serve(
     UsageError when the port is in use, or when another process serves the same folder: each keeps accounts in memory
     and would not see the other's.
     """
+    raise_file_limit()
     with only_server_of(data):
         run_server(create_app(data, admin=admin, settings=settings), host, port, "chat", **uvicorn_options())
+
+
+def raise_file_limit() -> int:
+    """Raise the soft limit of open files as far as needed and allowed; return it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return soft
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted
 
 
 @contextmanager

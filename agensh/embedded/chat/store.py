@@ -30,11 +30,14 @@ from agensh.embedded.chat.model import (
     Token,
     User,
 )
+from agensh.errors import UsageError
 
 T = TypeVar("T")
 Row = User | Token | Team | TeamMember | Channel | ChannelMember | Post | Reaction | Preference
 R = TypeVar("R", bound=Row)
 
+VERSION = 1
+"""Of the tables."""
 BATCH = 256
 """Most operations in one transaction."""
 BUSY_TIMEOUT = 20.0
@@ -144,6 +147,22 @@ def _decode(column: dataclasses.Field[Any], value: Any) -> Any:
     return value
 
 
+def check_version(path: Path) -> None:
+    """UsageError when the file was written by a version of Agensh with other tables."""
+    if not path.exists():
+        return
+    with contextlib.closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT)) as connection:
+        try:
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+        except sqlite3.DatabaseError as error:
+            raise UsageError(f"data: {path} is not a database of the chat ({error}); choose another folder.") from error
+    if version not in {0, VERSION}:
+        raise UsageError(
+            f"data: {path} has version {version} of the chat's tables, this Agensh reads {VERSION}; "
+            "choose another folder."
+        )
+
+
 class Store:
     """The database file: open on construction, closed by `close`."""
 
@@ -152,7 +171,7 @@ class Store:
         path.touch(mode=0o600)
         self._path = path
         self._writer = self._connect()
-        self._writer.executescript(_schema())
+        self._writer.executescript(f"{_schema()}\nPRAGMA user_version = {VERSION};")
         self._reader = self._connect()
         self._reader.execute("PRAGMA query_only=ON")
         self._queue: queue.SimpleQueue[tuple[Callable[[sqlite3.Connection], Any], Future[Any]] | None]

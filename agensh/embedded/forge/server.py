@@ -6,7 +6,7 @@ from pathlib import Path
 
 from agensh.embedded.forge.app import create_app
 from agensh.embedded.forge.settings import ForgeSettings
-from agensh.embedded.serving import run_server
+from agensh.serving import run_server
 
 
 def serve(

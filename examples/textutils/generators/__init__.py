@@ -13,8 +13,8 @@ from collections.abc import Callable
 from generators.inputs import Inputs
 
 TOOLS = """
-wc cut tr sort uniq head tail nl fold paste join comm seq tac expand unexpand cksum basename dirname expr
-factor tsort
+wc cut tr sort uniq head tail nl fold paste join comm seq tac expand unexpand fmt od cksum basename dirname
+expr factor numfmt tsort
 """.split()
 
 

@@ -4,7 +4,9 @@ from generators.inputs import use
 
 
 def ordered(r, low=4, high=10):
-    return "".join(f"{word}\n" for word in sorted(r.pick("a", "b", "c", "d", "e", "f", "g") for _ in range(r.randint(low, high))))
+    return "".join(
+        f"{word}\n" for word in sorted(r.pick("a", "b", "c", "d", "e", "f", "g") for _ in range(r.randint(low, high)))
+    )
 
 
 ORDINARY = [

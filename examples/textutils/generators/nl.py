@@ -4,7 +4,9 @@ from generators.inputs import use
 
 
 def page(r):
-    return f"{r.line()}\n\\:\\:\\:\n{r.line()}\n\\:\\:\n{r.lines(2, 4)}\\:\n{r.line()}\n\\:\\:\\:\n{r.line()}\n\\:\\:\n{r.lines(2, 3)}"
+    one = f"\\:\\:\\:\n{r.line()}\n\\:\\:\n{r.lines(2, 4)}\\:\n{r.line()}\n"
+    two = f"\\:\\:\\:\n{r.line()}\n\\:\\:\n{r.lines(2, 3)}"
+    return f"{r.line()}\n{one}{two}"
 
 
 ORDINARY = [

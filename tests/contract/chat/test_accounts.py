@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -331,3 +332,45 @@ def test_a_rate_limit_answers_429_in_plain_text(tmp_path: Path) -> None:
         assert refused[0].headers["content-type"].startswith("text/plain")
         assert int(refused[0].headers["X-RateLimit-Reset"]) >= 1
         assert int(answers[0].headers["X-RateLimit-Remaining"]) > 0
+
+
+def test_simultaneous_requests_make_one_channel_and_one_join(world: World) -> None:
+    worker, other = world.worker(), world.worker()
+    newcomer = world.account()
+    ok(
+        world.admin.post(
+            f"teams/{world.team['id']}/members", json={"team_id": world.team["id"], "user_id": newcomer.id}
+        )
+    )
+
+    def direct(_: int) -> httpx.Response:
+        return worker.rest.post("channels/direct", json=[worker.id, other.id])
+
+    def join(_: int) -> httpx.Response:
+        return world.admin.post(f"channels/{world.channel['id']}/members", json={"user_id": newcomer.id})
+
+    with ThreadPoolExecutor(16) as pool:
+        channels = list(pool.map(direct, range(16)))
+        joins = list(pool.map(join, range(16)))
+    assert {answer.status_code for answer in channels + joins} == {201}
+    assert len({answer.json()["id"] for answer in channels}) == 1
+    posts = ok(worker.rest.get(f"channels/{world.channel['id']}/posts"))["posts"].values()
+    told = [post for post in posts if post["props"].get("addedUserId") == newcomer.id]
+    assert len(told) == 1
+
+
+def test_bots_are_disabled_with_their_owner(world: World) -> None:
+    name = f"{world.tag}-boss"
+    boss = ok(_user(world, name))
+    ok(world.admin.put(f"users/{boss['id']}/roles", json={"roles": "system_user system_admin"}))
+    with client(world.chat.url) as rest:
+        token = rest.post("users/login", json={"login_id": name, "password": "long-enough-1"}).headers["Token"]
+    with client(world.chat.url, token) as own:
+        bot = ok(own.post("bots", json={"username": f"{name}-bot"}))
+        secret = ok(own.post(f"users/{bot['user_id']}/tokens", json={"description": "x"}))["token"]
+        with client(world.chat.url, secret) as rest:
+            assert ok(rest.get("users/me"))["id"] == bot["user_id"]
+            ok(world.admin.delete(f"users/{boss['id']}"))
+            assert rest.get("users/me").status_code == 401
+        assert own.get("users/me").status_code == 401
+    assert ok(world.admin.get(f"users/{boss['id']}"))["delete_at"] > 0

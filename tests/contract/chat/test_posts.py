@@ -233,3 +233,25 @@ def test_posting_needs_membership(world: World) -> None:
     refused = outsider.rest.post("posts", json={"channel_id": world.channel["id"], "message": "hi"})
     assert (refused.status_code, refused.json()["id"]) == (403, "api.context.permissions.app_error")
     assert outsider.rest.get(f"channels/{world.channel['id']}/posts").status_code == 403
+
+
+def test_collapsed_threads_leave_replies_out(world: World) -> None:
+    worker = world.worker()
+    channel = world.new_channel(worker)
+    root = _apart(worker, channel, "root")
+    reply = worker.post(channel, "reply", root_id=root)["id"]
+    whole = ok(worker.rest.get(f"channels/{channel}/posts"))["order"]
+    assert reply in whole
+    collapsed = ok(worker.rest.get(f"channels/{channel}/posts", params={"collapsedThreads": "true"}))
+    assert collapsed["order"] == [post for post in whole if post != reply]
+    assert reply not in collapsed["posts"]
+
+
+def test_search_finds_words_in_own_channels_only(world: World) -> None:
+    worker, other = world.worker(), world.worker()
+    private = world.new_channel(other, kind="P")
+    found = worker.post(world.channel["id"], f"needle{world.tag} in the hay")["id"]
+    hidden = other.post(private, f"needle{world.tag} elsewhere")["id"]
+    path, terms = f"teams/{world.team['id']}/posts/search", {"terms": f"needle{world.tag}", "is_or_search": False}
+    assert ok(worker.rest.post(path, json=terms))["order"] == [found]
+    assert set(ok(other.rest.post(path, json=terms))["order"]) == {found, hidden}

@@ -12,8 +12,8 @@ import pytest
 from agensh.embedded.forge import app as forge_app
 from agensh.embedded.forge.server import serve
 from agensh.embedded.forge.settings import ForgeSettings
-from agensh.embedded.serving import open_socket
 from agensh.errors import UsageError
+from agensh.serving import open_socket
 from tests.contract.forge.world import PASSWORD, World, eventually, run_git
 from tests.support.servers import ForgeProcess, running_forge
 

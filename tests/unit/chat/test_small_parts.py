@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 
 from agensh.embedded.chat import pending
+from agensh.embedded.chat.app import create_app
 from agensh.embedded.chat.chat import Chat
 from agensh.embedded.chat.directory import Directory
 from agensh.embedded.chat.errors import ChatError
@@ -22,6 +24,7 @@ from agensh.embedded.chat.pending import PendingPosts
 from agensh.embedded.chat.posting import mentioned
 from agensh.embedded.chat.settings import ChatSettings
 from agensh.embedded.chat.store import Store, change, put, remove, replace, select
+from agensh.errors import UsageError
 from tests.support.clock import ManualClock
 
 
@@ -142,3 +145,15 @@ async def test_a_failed_write_undoes_itself_alone(tmp_path: Path) -> None:
         assert [row.id for row in await store.read(lambda connection: select(connection, Post))] == ["r"]
     finally:
         store.close()
+
+
+def test_a_folder_with_something_else_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "chat.sqlite3").write_text("no database, but long enough to look at " * 10)
+    with pytest.raises(UsageError, match="is not a database of the chat"):
+        create_app(tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    with contextlib.closing(sqlite3.connect(other / "chat.sqlite3")) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(UsageError, match="has version 99"):
+        create_app(other)

@@ -271,7 +271,7 @@ def _channels_of(call: Call, user: User) -> list[Channel]:
 async def of_user(call: Session, user_id: str) -> Response:
     user = call.user_of(user_id)
     call.require_self(user)
-    return answer([channel_shape(channel) for channel in _channels_of(call, user)])
+    return answer([channel_shape(channel) for channel in _some(_channels_of(call, user))])
 
 
 @router.get("/users/{user_id}/teams/{team_id}/channels")
@@ -280,10 +280,15 @@ async def of_user_in_team(call: Session, user_id: str, team_id: str) -> Response
     call.require_self(user)
     team = call.team_of(team_id)
     channels = [channel for channel in _channels_of(call, user) if channel.team_id in {team.id, ""}]
+    channels.sort(key=lambda channel: channel.display_name)
+    return answer([channel_shape(channel) for channel in _some(channels)])
+
+
+def _some(channels: list[Channel]) -> list[Channel]:
+    """The real server answers 404 instead of an empty list."""
     if not channels:
         raise ChatError(404, "app.channel.get_channels.not_found.app_error", "No channels were found.")
-    channels.sort(key=lambda channel: channel.display_name)
-    return answer([channel_shape(channel) for channel in channels])
+    return channels
 
 
 @router.get("/users/{user_id}/channel_members")

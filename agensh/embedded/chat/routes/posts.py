@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from agensh.embedded.chat import posting, reading
-from agensh.embedded.chat.context import PER_PAGE_MAX, Call, Session, answer, mapping, ok, text
+from agensh.embedded.chat.context import NUMBER_MAX, PER_PAGE_MAX, Call, Session, answer, mapping, ok, text
 from agensh.embedded.chat.errors import (
     ChatError,
     forbidden,
@@ -74,7 +74,7 @@ async def _create(call: Call, channel: Channel, fields: dict[str, Any], message:
         kind=kind,
         props=mapping(fields, "props") | ({"from_bot": "true"} if call.user.is_bot else {}),
         pending_post_id=key,
-        create_at=at if call.user.is_admin and isinstance(at, int) and at > 0 else 0,
+        create_at=at if call.user.is_admin and isinstance(at, int) and 0 < at <= NUMBER_MAX else 0,
         set_online=call.query("set_online", "true") != "false",
         silent=call.user.is_bot and call.flag("silent"),
     )
@@ -201,7 +201,7 @@ async def react(call: Session) -> Response:
         raise forbidden()
     post = await _post(call, text(fields, "post_id"))
     reaction = await posting.react(call.chat, post, call.user, text(fields, "emoji_name"))
-    return answer(reaction_shape(reaction, post.channel_id), 201)
+    return answer(reaction_shape(reaction, post.channel_id))
 
 
 @router.delete("/users/{user_id}/posts/{post_id}/reactions/{emoji}")
@@ -219,22 +219,32 @@ async def of_channel(call: Session, channel_id: str) -> Response:
     for name, value in (("after", after), ("before", before)):
         if value and not is_id(value):
             raise invalid_url(name)
-    if (since and not since.isascii()) or (since and not since.isdigit()):
+    if since and not (since.isascii() and since.isdigit() and len(since) < len(str(NUMBER_MAX))):
         raise invalid_url("since")
     offset, size = call.page()
     threads = not call.flag("skipFetchThreads")
+    roots = call.flag("collapsedThreads")
     read = call.chat.store.read
     if since and int(since) > 0:
-        return answer(await read(lambda connection: reading.since(connection, channel.id, int(since))))
+        return answer(await read(lambda connection: reading.since(connection, channel.id, int(since), roots=roots)))
     if after or before:
         return answer(
             await read(
                 lambda connection: reading.around(
-                    connection, channel.id, after or before, offset, size, after=bool(after), threads=threads
+                    connection,
+                    channel.id,
+                    after or before,
+                    offset,
+                    size,
+                    after=bool(after),
+                    threads=threads,
+                    roots=roots,
                 )
             )
         )
-    return answer(await read(lambda connection: reading.page(connection, channel.id, offset, size, threads=threads)))
+    return answer(
+        await read(lambda connection: reading.page(connection, channel.id, offset, size, threads=threads, roots=roots))
+    )
 
 
 @router.get("/users/{user_id}/channels/{channel_id}/posts/unread")
@@ -264,7 +274,7 @@ async def search(call: Session, team_id: str) -> Response:
     ids = [channel.id for channel in mine if channel.team_id in {team.id, ""}]
     page, size = fields.get("page"), fields.get("per_page")
     count = min(size, PER_PAGE_MAX) if isinstance(size, int) and size > 0 else 60
-    start = page * count if isinstance(page, int) and page > 0 else 0
+    start = page * count if isinstance(page, int) and 0 < page < NUMBER_MAX else 0
     if not terms or not ids:
         return answer(reading.shape_list([]) | {"matches": None})
     found = await call.chat.store.read(lambda connection: reading.search(connection, ids, terms, start, count))

@@ -294,7 +294,7 @@ async def create_token(call: Session, user_id: str) -> Response:
     user = call.user_of(user_id)
     call.require_self(user)
     made, secret = await accounts.create_access_token(call.chat, user, text(await call.fields(), "description", ""))
-    return answer(token_shape(made, secret), 201)
+    return answer(token_shape(made, secret))
 
 
 @router.get("/{user_id}/tokens")

@@ -105,11 +105,12 @@ class Peer:
         return Event.of("hello", data, broadcast)
 
     async def run(self) -> None:
-        """Read, write and watch the clock until one of them ends."""
+        """Read, write and watch the clock until one of them ends, or until the connection is cut."""
         tasks = [
             asyncio.create_task(self._read(), name="chat-ws-read"),
             asyncio.create_task(self._write(), name="chat-ws-write"),
             asyncio.create_task(self._expire(), name="chat-ws-auth"),
+            asyncio.create_task(self._await_cut(), name="chat-ws-cut"),
         ]
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -134,6 +135,9 @@ class Peer:
                 await self.socket.send({"type": "websocket.close", "code": self._close_code or None})
         except (TimeoutError, WebSocketDisconnect):
             return
+
+    async def _await_cut(self) -> None:
+        await self.connection.gone.wait()
 
     async def _write(self) -> None:
         try:

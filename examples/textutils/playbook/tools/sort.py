@@ -122,7 +122,7 @@ class Key:
             name = part.lstrip(BLANKS)[:3].upper()
             return MONTHS.index(name) + 1 if name in MONTHS else 0
         if "d" in self.flags:
-            part = bytes(byte for byte in part if byte in BLANKS or chr(byte).isalnum() and byte < 128)
+            part = bytes(byte for byte in part if byte in BLANKS or (chr(byte).isalnum() and byte < 128))
         if "i" in self.flags:
             part = bytes(byte for byte in part if 32 <= byte < 127)
         return part.upper() if "f" in self.flags else part

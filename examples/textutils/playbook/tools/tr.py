@@ -65,7 +65,16 @@ def units(text):
             place += 1
             continue
         digits = 0
-        while digits < 3 and raw[place + 1 + digits : place + 2 + digits] in (b"0", b"1", b"2", b"3", b"4", b"5", b"6", b"7"):
+        while digits < 3 and raw[place + 1 + digits : place + 2 + digits] in (
+            b"0",
+            b"1",
+            b"2",
+            b"3",
+            b"4",
+            b"5",
+            b"6",
+            b"7",
+        ):
             digits += 1
         if digits == 3 and int(raw[place + 1 : place + 4], 8) > 255:
             digits = 2

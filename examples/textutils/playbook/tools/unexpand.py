@@ -48,8 +48,9 @@ def blanks(run, column, stops):
         pending += run[place : place + 1]
         column = stop if byte == 9 else column + 1
         if column == stop:
-            # One lone space in front of a stop stays a space.
-            result += b" " if run == b" " else b"\t"
+            # A lone space in front of a stop stays one, also when only blanks behind the last stop follow.
+            lone = result == b"" and pending == b" " and (len(run) == 1 or next_stop(column, stops) is None)
+            result += b" " if lone else b"\t"
             pending = b""
     return result + pending, column
 

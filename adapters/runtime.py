@@ -1,0 +1,206 @@
+"""CLI processes on this machine.
+
+Each CLI is a child in a session of its own, so that its process group is everything it started and did not detach.
+What it did detach is found through `/proc` when the process is stopped. The CLI dies with the node host, also when that
+is killed with SIGKILL (see `parent_death`); the kernel ties this to the thread that started it, so call `spawn` from a
+thread that lives as long as the CLI should, such as the one that runs the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from adapters import parent_death
+from adapters.base import HarnessUnavailable
+
+LINE_LIMIT = 64 * 1024 * 1024  # bytes; a tool result of a CLI can carry whole files
+_REAP = 5.0  # seconds the kernel may take to hand over a process that got SIGKILL
+
+
+class _Protocol(asyncio.subprocess.SubprocessStreamProtocol):
+    """Tells of the end of the process itself: asyncio's own `wait` also waits for whoever still holds its pipes."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(limit=LINE_LIMIT, loop=loop)
+        self.ended = asyncio.Event()
+
+    def process_exited(self) -> None:
+        """See asyncio.SubprocessProtocol."""
+        super().process_exited()
+        self.ended.set()
+
+
+class LocalProcess:
+    """A child of this process; the leader of its own group."""
+
+    def __init__(self, transport: asyncio.SubprocessTransport, protocol: _Protocol) -> None:
+        self._transport = transport
+        self._process = asyncio.subprocess.Process(transport, protocol, asyncio.get_running_loop())
+        self._ended = protocol.ended
+        self._stopping = asyncio.Lock()
+
+    @property
+    def pid(self) -> int:
+        """The process id, which is also the group's and the session's."""
+        return self._process.pid
+
+    async def write_line(self, line: str) -> None:
+        """Write one line; waits while the pipe is full. BrokenPipeError when the process reads no more."""
+        stdin = self._process.stdin
+        assert stdin is not None
+        if stdin.is_closing() or self._process.returncode is not None:
+            raise BrokenPipeError(f"process {self.pid} has ended")
+        stdin.write(line.encode() + b"\n")
+        try:
+            await stdin.drain()
+        except ConnectionError as error:
+            raise BrokenPipeError(f"process {self.pid} reads no more") from error
+
+    async def read_line(self) -> str | None:
+        """Return the next line without its end, or None at the end. ValueError for one above 64 MiB."""
+        stdout = self._process.stdout
+        assert stdout is not None
+        try:
+            line = await stdout.readuntil(b"\n")
+        except asyncio.IncompleteReadError as error:
+            line = error.partial
+            if not line:
+                return None
+        except asyncio.LimitOverrunError as error:
+            raise ValueError(f"process {self.pid} wrote a line of more than {LINE_LIMIT} bytes") from error
+        return line.decode("utf-8", "replace").rstrip("\r\n")
+
+    async def wait(self) -> int:
+        """Wait for its end; the exit code, or minus the signal."""
+        await self._ended.wait()
+        code = self._process.returncode
+        assert code is not None
+        return code
+
+    async def stop(self, grace: float = 5.0) -> None:
+        """Close its input, SIGTERM to all it started, SIGKILL after `grace` seconds. Safe to call twice or at once."""
+        async with self._stopping:
+            family = dict(descendants(self.pid))
+            if self._process.stdin is not None:
+                self._process.stdin.close()
+            self._signal(signal.SIGTERM, family)
+            try:
+                await asyncio.wait_for(self._all_gone(family), grace)
+            except TimeoutError:
+                family.update(descendants(self.pid))
+                self._signal(signal.SIGKILL, family)
+                await asyncio.wait_for(self._all_gone(family), _REAP)
+            self._transport.close()
+
+    def _signal(self, number: signal.Signals, family: dict[int, int]) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
+        for pid, started in family.items():
+            if _start_time(pid) == started:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
+
+    async def _all_gone(self, family: dict[int, int]) -> None:
+        await self._ended.wait()
+        while alive := _group(self.pid) | {pid for pid, started in family.items() if _start_time(pid) == started}:
+            await asyncio.gather(*map(_ended, alive))
+
+
+class LocalRuntime:
+    """Starts CLIs as subprocesses of this process."""
+
+    async def spawn(self, command: Sequence[str], *, env: Mapping[str, str], cwd: Path, log: Path) -> LocalProcess:
+        """Start `command` with exactly `env`; HarnessUnavailable when there is no such program or folder."""
+        loop = asyncio.get_running_loop()
+        program = _program(command[0], env, cwd)
+        launcher = [sys.executable, "-I", "-S", str(parent_death.__file__), str(os.getpid())]
+        log.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            transport, protocol = await loop.subprocess_exec(
+                lambda: _Protocol(loop),
+                *launcher,
+                program,
+                *command[1:],
+                env=dict(env),
+                cwd=cwd,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=descriptor,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise HarnessUnavailable(f"{command[0]} cannot be started: {error.strerror}.") from error
+        finally:
+            os.close(descriptor)
+        return LocalProcess(transport, protocol)
+
+
+def _program(name: str, env: Mapping[str, str], cwd: Path) -> str:
+    if not cwd.is_dir():
+        raise HarnessUnavailable(f"{cwd}: no such folder to start {name} in.")
+    program = shutil.which(name, path=env.get("PATH", os.defpath))
+    if program is None:
+        raise HarnessUnavailable(f"{name}: no such program on the worker's PATH.")
+    return str(Path(program).absolute())
+
+
+def descendants(pid: int) -> Iterator[tuple[int, int]]:
+    """Yield (process id, start time in clock ticks) of all living descendants, whatever their session."""
+    children: dict[int, list[tuple[int, int]]] = {}
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit() and (status := _status(int(entry.name))):
+            parent, _, started = status
+            children.setdefault(parent, []).append((int(entry.name), started))
+    waiting = [pid]
+    while waiting:
+        for child in children.get(waiting.pop(), []):
+            yield child
+            waiting.append(child[0])
+
+
+def _group(group: int) -> set[int]:
+    """Return the members of a process group that are no zombies."""
+    pids = (int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit())
+    return {pid for pid in pids if (status := _status(pid)) is not None and status[1] == group}
+
+
+async def _ended(pid: int) -> None:
+    """Wait until a process that need not be our child has ended."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    loop.add_reader(descriptor, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
+
+
+def _start_time(pid: int) -> int | None:
+    status = _status(pid)
+    return status[2] if status else None
+
+
+def _status(pid: int) -> tuple[int, int, int] | None:
+    """Return (parent, group, start time) of a process, None when it is gone or a zombie."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    # The name, in parentheses, may hold anything; fields are counted from the last parenthesis (proc(5)).
+    fields = text[text.rindex(b")") + 2 :].split()
+    if fields[0] in (b"Z", b"X"):
+        return None
+    return int(fields[1]), int(fields[2]), int(fields[19])

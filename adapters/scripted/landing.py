@@ -1,0 +1,176 @@
+"""From a finished branch to main: merge main, run the team's check, push, pull request, merge; again when refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from adapters.scripted.git import Clone, union
+from adapters.scripted.mcp_client import Result, Tools
+from agensh.clock import Clock
+
+ROUNDS = 12  # tries to land; each one fails because somebody else landed
+_CHECK_LIMIT = 300.0  # seconds of the whole check
+_CASES = re.compile(r"^(\d+) of (\d+) cases pass", re.MULTILINE)
+_BROKEN = re.compile(r"^FAIL (?P<id>\S+)", re.MULTILINE)
+_TESTS = re.compile(r"tests/(?P<tool>[^/]+)\.jsonl")
+_PAUSE = 0.2  # seconds before another round after a refusal; doubled
+_LONGEST_PAUSE = 4.0  # seconds
+
+
+class Verdict(StrEnum):
+    """How landing ended."""
+
+    LANDED = "landed"
+    WRONG = "wrong"
+    """The team's check fails on the tool of this very branch."""
+    STUCK = "stuck"
+
+
+@dataclass(slots=True)
+class Landing:
+    """The result, and what happened on the way."""
+
+    verdict: Verdict
+    reason: str = ""
+    pull: int = 0
+    sha: str = ""
+    check: str = ""
+    """E.g. `45 of 45 cases pass`."""
+    conflicts: int = 0
+    """How often main and the branch had changed the same lines."""
+    author: str = ""
+    """Whose change it was, the last time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What the team's check said."""
+
+    ok: bool
+    summary: str
+    broken: frozenset[str]
+    """Tools with a failing case."""
+
+
+def read_check(ok: bool, output: str) -> Check:
+    """Read the output of check.py: the count, and the tools whose cases fail (a case id is `<tool>-<number>`)."""
+    count = _CASES.search(output)
+    tools = frozenset(match["id"].rpartition("-")[0] for match in _BROKEN.finditer(output))
+    return Check(ok, count[0] if count else output.strip()[-100:], tools)
+
+
+class Lander:
+    """Lands branches of one clone.
+
+    `registry` is the shared file in which both sides of a conflict only add lines; `sources` matches the path of a
+    tool's own module (group `tool`); `react` is called between rounds.
+    """
+
+    def __init__(
+        self,
+        clone: Clone,
+        tools: Tools,
+        registry: str,
+        sources: re.Pattern[str],
+        react: Callable[[], Awaitable[None]],
+        clock: Clock,
+    ) -> None:
+        self.clone = clone
+        self.tools = tools
+        self.registry = registry
+        self.sources = sources
+        self.react = react
+        self.clock = clock
+
+    def resolve(self, path: str, base: str, ours: str, theirs: str) -> str | None:
+        """Resolve a conflict in the registry, and in case files, which grow by lines as well."""
+        if path == self.registry or (path.startswith("tests/") and path.endswith(".jsonl")):
+            return union(base, ours, theirs)
+        return None
+
+    async def check(self, tools: Sequence[str] = ()) -> Check:
+        """Build and run all the team's cases, or those of some tools."""
+        done = await self.clone.shell.build(["python3", "check.py", *tools], self.clone.path, timeout=_CHECK_LIMIT)
+        return read_check(done.ok, done.output)
+
+    async def land(self, branch: str, tool: str, title: str, body: str) -> Landing:
+        """Bring the checked-out branch into main, in a bounded number of rounds."""
+        result = Landing(Verdict.STUCK)
+        checked = ""
+        pause = _PAUSE
+        for _ in range(ROUNDS):
+            await self.react()
+            main = await self.clone.fetch()
+            merged, conflicts = await self.clone.merge_main(self.resolve)
+            if conflicts:
+                result.conflicts += 1
+                result.author = await self.clone.last_author(conflicts[0])
+            if not merged:
+                result.reason = f"{', '.join(conflicts)} conflicts with a change of {result.author}"
+                return result
+            head = await self.clone.commit_of("HEAD")
+            if head == main:
+                result.verdict, result.sha = Verdict.LANDED, main
+                return result
+            if head != checked:
+                check = await self.check(await self._scope(checked, head, tool))
+                result.check = result.check or check.summary
+                if not check.ok and (tool in check.broken or not check.broken):
+                    result.verdict, result.reason = Verdict.WRONG, check.summary
+                    return result
+                checked = head
+                if await self.clone.fetch() != main:
+                    # Others were faster; better taken in now than refused by the forge.
+                    continue
+            if not await self._merge(branch, title, body, result):
+                return result
+            if result.verdict is Verdict.LANDED:
+                return result
+            await self.clock.sleep(pause)
+            pause = min(_LONGEST_PAUSE, pause * 2)
+        return result
+
+    async def _merge(self, branch: str, title: str, body: str, result: Landing) -> bool:
+        """Push, open, merge, once; False when another round is of no use."""
+        if not await self.clone.push(branch):
+            result.reason = "the forge rejected the push"
+            return await self.clone.take_in(branch)
+        opened = await self.tools.call("forge_pull_open", branch=branch, title=title, body=body)
+        result.pull = opened.number("pull") or result.pull
+        if not result.pull:
+            result.reason = _reason(opened)
+            return False
+        answer = await self.tools.call("forge_pull_merge", number=result.pull)
+        status = answer.fields.get("status")
+        if status == "merged":
+            result.verdict, result.sha = Verdict.LANDED, answer.fields.get("sha", "")
+            return True
+        result.reason = _reason(answer)
+        return status != "closed"
+
+    async def _scope(self, checked: str, head: str, tool: str) -> list[str]:
+        """Return the tools whose cases are due after more of main was taken in; an empty list means all.
+
+        What was checked before and has not changed since need not be checked again, which keeps the time short in which
+        others can be faster once more. A change of anything that all tools share makes the whole check due.
+        """
+        if not checked:
+            return []
+        due = {tool}
+        for path in await self.clone.changed(checked, head):
+            if path == self.registry:
+                continue
+            own = self.sources.fullmatch(path) or _TESTS.fullmatch(path)
+            if own is None:
+                return []
+            due.add(own["tool"])
+        return sorted(due)
+
+
+def _reason(answer: Result) -> str:
+    """Return the sentence of a refusal: the line after the machine-readable one."""
+    lines = [line.strip() for line in answer.text.splitlines()[1:] if line.strip()]
+    return lines[0].rstrip(".")[:200] if lines else "the forge refused without a reason"

@@ -1,0 +1,69 @@
+"""Assembles the commands."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from agensh import __version__
+from agensh.cli import board, inspect, mcp
+from agensh.cli import run as run_commands
+from agensh.cli.doctor import doctor
+from agensh.errors import AgenshError
+
+app = typer.Typer(
+    name="agensh",
+    help="1 to 1,024 coding agents on one goal, with no orchestrator.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(run_commands.demo)
+app.command()(run_commands.run)
+app.command()(run_commands.resume)
+app.command()(run_commands.stop)
+app.command()(inspect.status)
+app.command()(inspect.report)
+app.command()(doctor)
+app.add_typer(board.app, name="board", help="The board: serve it, read it, write to it.")
+app.add_typer(mcp.app, name="mcp", help="Tools over MCP for any CLI.")
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def shim(command: Annotated[list[str], typer.Argument(help="The stdio MCP server to wrap, after --.")]) -> None:
+    """Wrap any stdio MCP server so that its tool results also carry the notices of the board."""
+    # Only --help gets here: main() hands a real call to router.mcp.shim before anything is imported.
+    raise typer.Exit(2)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"agensh {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """1 to 1,024 coding agents on one goal, with no orchestrator."""
+
+
+def run() -> int:
+    """Run the command line; return the exit code."""
+    try:
+        app(standalone_mode=True)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    except KeyboardInterrupt:
+        sys.stderr.write("agensh: interrupted\n")
+        return 1
+    except AgenshError as error:
+        sys.stderr.write(f"agensh: {error}\n")
+        return error.exit_code
+    return 0

@@ -1,0 +1,83 @@
+"""Commands that run a team: demo, run, resume, stop.
+
+What they do is in `running.py`, loaded when one of them is called: `agensh board` must not wait for all of it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from agensh.errors import UsageError
+from agensh.runs import DEFAULT_CHECKPOINTS
+
+Runs = Annotated[
+    Path, typer.Option("--runs", envvar="AGENSH_RUNS", help="Folder that holds the runs.", show_default="runs")
+]
+Checkpoints = Annotated[int, typer.Option(min=1, max=1000, help="How many points of main's history to grade.")]
+
+
+def demo(
+    workers: Annotated[int, typer.Option(min=1, max=1024, help="How many workers.")] = 8,
+    speed: Annotated[
+        float | None,
+        typer.Option(help="How much faster than real time the 6-hour clock runs (default: as in the spec)."),
+    ] = None,
+    keep: Annotated[Path | None, typer.Option(help="Folder to keep the run in (default: below --runs).")] = None,
+    checkpoints: Checkpoints = DEFAULT_CHECKPOINTS,
+    runs: Runs = Path("runs"),
+) -> None:
+    """A team of rule-based workers rebuilds the textutils, embedded; ends with the report."""
+    from agensh.cli.running import start
+    from agensh.launch.examples import example
+
+    overrides: dict[str, object] = {"team.workers": workers}
+    if speed is not None:
+        overrides["clock.speed"] = speed
+    start(example("textutils") / "team.toml", overrides, keep or runs, checkpoints)
+
+
+def run(
+    spec: Annotated[Path, typer.Argument(help="The team spec, team.toml.")],
+    local: Annotated[bool, typer.Option("--local", help="On this machine, with the embedded services.")] = False,
+    speed: Annotated[float | None, typer.Option(help="Rehearsal factor; overrides clock.speed of the spec.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, max=1024, help="Overrides team.workers of the spec.")] = None,
+    checkpoints: Checkpoints = DEFAULT_CHECKPOINTS,
+    runs: Runs = Path("runs"),
+) -> None:
+    """Run a team on a spec of your own."""
+    from agensh.cli.running import start
+
+    if not local:
+        raise UsageError("run: say where; --local runs the team on this machine with the embedded services.")
+    overrides: dict[str, object] = {}
+    if speed is not None:
+        overrides["clock.speed"] = speed
+    if workers is not None:
+        overrides["team.workers"] = workers
+    start(spec, overrides, runs, checkpoints)
+
+
+def resume(
+    run: Annotated[str | None, typer.Argument(help="Run folder or name (default: the newest).")] = None,
+    checkpoints: Checkpoints = DEFAULT_CHECKPOINTS,
+    runs: Runs = Path("runs"),
+) -> None:
+    """Go on with a run that was interrupted, on the same clock."""
+    from agensh.cli.running import execute
+    from agensh.rundir import find_run
+
+    execute(find_run(runs, run), checkpoints)
+
+
+def stop(
+    run: Annotated[str | None, typer.Argument(help="Run folder or name (default: the newest).")] = None,
+    runs: Runs = Path("runs"),
+) -> None:
+    """Stop a run in order; `agensh resume` goes on with it."""
+    from agensh.cli.running import stop_run
+    from agensh.rundir import find_run
+
+    stop_run(find_run(runs, run))

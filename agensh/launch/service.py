@@ -1,0 +1,99 @@
+"""Entry of the processes a local run consists of: `python -m agensh.launch.service NAME RUN_DIR PARENT_PID`.
+
+Each reads the run folder for all it needs, so no secret stands in an argument or an environment, logs JSON lines to
+standard error, and ends when the launcher ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+
+from agensh.clock import SystemClock
+from agensh.errors import AgenshError
+from agensh.launch.parent import end_with_parent
+from agensh.logs import set_up_logging
+from agensh.rundir import RunDir
+
+NAMES = ("board", "forge", "chat", "node")
+
+
+def _address(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    return parts.hostname or "127.0.0.1", parts.port or 80
+
+
+def _board(run: RunDir) -> None:
+    from board_service.server import serve
+    from board_service.settings import BoardSettings
+
+    info = run.info()
+    host, port = _address(info.urls.board)
+    speed = info.spec.clock.speed
+    serve(
+        BoardSettings(
+            db=run.board_url,
+            host=host,
+            port=port,
+            admin_token=SecretStr(run.secrets().board_admin),
+            claim_seconds=info.spec.board.claim_ttl / speed,
+        )
+    )
+
+
+def _forge(run: RunDir) -> None:
+    from agensh.embedded.forge.server import serve
+
+    admin = run.secrets().forge_admin
+    serve(run.forge, *_address(run.info().urls.forge), (admin.name, admin.password))
+
+
+def _chat(run: RunDir) -> None:
+    from agensh.embedded.chat.server import serve
+
+    admin = run.secrets().chat_admin
+    serve(run.chat, *_address(run.info().urls.chat), (admin.name, admin.password))
+
+
+def _node(run: RunDir) -> None:
+    from adapters.registry import adapter_class
+    from adapters.runtime import LocalRuntime
+    from router.backends import ServiceBackends
+    from router.node import run_node
+
+    clock = SystemClock()
+
+    async def host() -> None:
+        backends = ServiceBackends(run.info(), run.secrets(), clock)
+        await run_node(run, adapter_factory=adapter_class, runtime=LocalRuntime(), clock=clock, backends=backends)
+
+    asyncio.run(host())
+
+
+_SERVICES: dict[str, Callable[[RunDir], None]] = {"board": _board, "forge": _forge, "chat": _chat, "node": _node}
+
+
+def main(arguments: list[str]) -> int:
+    """Run one service until SIGTERM or its own end; return the exit code."""
+    name, folder, parent = arguments
+    # The node host must outlive a signal long enough to put its workers away, hence SIGTERM and not SIGKILL.
+    end_with_parent(int(parent), signal.SIGTERM)
+    set_up_logging()
+    try:
+        _SERVICES[name](RunDir(Path(folder)))
+    except AgenshError as error:
+        sys.stderr.write(f"agensh {name}: {error}\n")
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

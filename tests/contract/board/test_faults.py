@@ -1,0 +1,154 @@
+"""When the database fails: no word of it reaches a client, and what can go on does."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from typing import Any
+
+import httpx
+import pymysql
+import pytest
+from sqlalchemy import event
+
+from tests.contract.board.conftest import Api, Serve, eventually
+from tests.support.mariadb import MariaDb
+
+DATABASE_WORDS = ("sql", "mysql", "sqlite", "maria", "deadlock", "database", "traceback", "operationalerror", "lock")
+
+
+def clean(answer: httpx.Response) -> dict[str, Any]:
+    text = answer.text.lower()
+    assert [word for word in DATABASE_WORDS if word in text] == []
+    value: dict[str, Any] = answer.json()
+    assert set(value) == {"status", "reason", "errors"}
+    return value
+
+
+async def fail_note(api: Api, who: str = "w1", **headers: str) -> httpx.Response:
+    return await api.post("/board/main/note", who, json={"type": "FACT", "content": "x"}, headers=headers)
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+async def test_a_full_disk_stops_writing_and_not_reading(serve: Serve) -> None:
+    async with serve() as api:
+        await api.note("FACT", "before")
+        limit: list[int] = []
+        engine = api.service.store.engine
+
+        def cap(connection: Any, _record: object, _proxy: object) -> None:
+            cursor = connection.cursor()
+            cursor.execute(f"PRAGMA max_page_count={limit[0] if limit else 1_000_000_000}")
+            cursor.close()
+
+        event.listen(engine.sync_engine, "checkout", cap)
+        limit.append(1)  # SQLite raises it to the current size: no page may be added
+        large = {"type": "FACT", "content": "x", "detail": "d" * 60_000}
+        answer = await api.post("/board/main/note", json=large)
+        value = clean(answer)
+        assert (answer.status_code, value["errors"][0]["code"]) == (507, "disk_full")
+        assert "disk full" in value["reason"]
+        assert answer.headers["retry-after"]
+        assert await api.labels() == ["G1"]
+        assert await api.labels("/board/main/grep", q="before") == ["G1"]
+        limit.clear()
+        assert (await api.note("FACT", "after"))["label"] == "G2"
+
+
+async def test_another_writer_holding_the_lock_is_waited_for_within_bounds(serve: Serve, database: str) -> None:
+    async with serve(write_seconds=0.5) as api:
+        await api.note("FACT", "before")
+        engine = api.service.store.engine
+        async with engine.connect() as other:
+            if database.startswith("sqlite"):
+                await other.execution_options(agensh_write=True)
+            async with other.begin():
+                await other.exec_driver_sql("UPDATE board_boards SET created_at = created_at")
+                answer = await fail_note(api, **{"Idempotency-Key": "k"})
+                assert (answer.status_code, clean(answer)["errors"][0]["code"]) == (503, "storage_unavailable")
+                assert int(answer.headers["retry-after"]) >= 1
+                assert await api.labels() == ["G1"]
+                assert (await api.http.get("/healthz")).status_code == 200
+        # It was written meanwhile or is written now, once.
+        answers: list[httpx.Response] = []
+
+        async def written() -> bool:
+            answers.append(await fail_note(api, **{"Idempotency-Key": "k"}))
+            return answers[-1].status_code != 503
+
+        await eventually(written, 60)
+        assert (answers[-1].status_code, answers[-1].json()["label"]) == (200, "G2")
+        assert (await api.get("/board/main")).json()["head"] == 2
+
+
+@pytest.mark.parametrize("database", ["mariadb"], indirect=True)
+async def test_killed_connections_are_not_noticed(serve: Serve, database: str, request: pytest.FixtureRequest) -> None:
+    server: MariaDb = request.getfixturevalue("mariadb_server")
+    async with serve() as api:
+        for index in range(5):
+            name = database.rsplit("/", 1)[1]
+            rows = server.run(f"SELECT id FROM information_schema.processlist WHERE db = '{name}'")
+            for (number,) in rows:
+                server.run(f"KILL {number}")
+            assert (await api.note("FACT", f"n{index}"))["label"] == f"G{index + 1}"
+            assert len(await api.labels("/board/main/grep", q="n")) == index + 1
+        assert rows
+
+
+async def test_a_deadlock_is_retried(api: Api) -> None:
+    """The database reports error 1213 (or a busy lock) once in the middle of the transaction."""
+    engine = api.service.store.engine
+    failed: list[str] = []
+
+    def once(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
+        if statement.startswith("INSERT INTO board_entries") and not failed:
+            failed.append(statement)
+            if engine.dialect.name == "sqlite":
+                raise sqlite3.OperationalError("database is locked")
+            raise pymysql.err.OperationalError(1213, "Deadlock found when trying to get lock")
+
+    await api.note("FACT", "before")
+    event.listen(engine.sync_engine, "before_cursor_execute", once)
+    assert (await api.note("FACT", "x"))["label"] == "G2"
+    assert len(failed) == 1
+
+
+async def test_a_queue_that_is_full_says_when_to_come_back(serve: Serve) -> None:
+    async with serve(queue_notes=3, batch_notes=1) as api:
+        await api.note("FACT", "first")
+        board = await api.service.board("main")
+        async with board.lock:  # the writer cannot finish a batch
+            sending = [asyncio.create_task(fail_note(api)) for _ in range(20)]
+            done, _ = await asyncio.wait(sending, return_when=asyncio.FIRST_COMPLETED)
+            refused = [task.result() for task in done]
+        assert refused
+        for answer in refused:
+            assert (answer.status_code, clean(answer)["errors"][0]["code"]) == (503, "overloaded")
+            assert answer.headers["retry-after"] == "1"
+        answers = await asyncio.gather(*sending)
+        admitted = [answer.json()["gist_id"] for answer in answers if answer.status_code == 200]
+        assert sorted(admitted) == list(range(2, 2 + len(admitted)))
+        assert (await api.get("/board/main")).json()["head"] == 1 + len(admitted)
+
+
+@pytest.mark.parametrize("database", ["mariadb"], indirect=True)
+async def test_an_unreachable_database_is_503_and_not_ready(serve: Serve) -> None:
+    async with serve() as api:
+        await api.note("FACT", "x")
+        await api.auth("w2")
+
+        def refuse(*_arguments: object) -> None:
+            raise pymysql.err.OperationalError(2003, "Can't connect to MySQL server on '10.0.0.7'")
+
+        engine = api.service.store.engine
+        event.listen(engine.sync_engine, "before_cursor_execute", refuse)
+        for answer in (
+            await fail_note(api),
+            await api.get("/board/main/grep", q="x"),
+            await api.http.get("/readyz"),
+            await api.http.get("/board/main", headers={"Authorization": "Bearer unknown"}),
+        ):
+            assert (answer.status_code, clean(answer)["errors"][0]["code"]) == (503, "storage_unavailable")
+            assert answer.headers["retry-after"] == "2"
+        assert (await api.http.get("/healthz")).status_code == 200
+        assert await api.labels() == ["G1"]  # the memory still answers

@@ -126,13 +126,7 @@ class Endpoint:
         worker.desk.acknowledge()
         started = self._clock.time()
         reply = await self._toolbox.call(worker, params.name, params.arguments)
-        result = text_result(reply)
-        placement = place(result, room=self._room)
-        # An answer nobody waits for any more proves nothing: what it would show stays pending.
-        if placement is not None and placement.room and not await context.request.is_disconnected():
-            notice = worker.desk.collect(placement.room)
-            if notice is not None:
-                result = add_notice(result, notice.text)
+        # Before the notice: messages that this very call has read are not announced with its result.
         worker.record(
             ToolCall(
                 tool=params.name,
@@ -143,6 +137,13 @@ class Endpoint:
                 ended_at=self._clock.time(),
             )
         )
+        result = text_result(reply)
+        placement = place(result, room=self._room)
+        # An answer nobody waits for any more proves nothing: what it would show stays pending.
+        if placement is not None and placement.room and not await context.request.is_disconnected():
+            notice = worker.desk.collect(placement.room)
+            if notice is not None:
+                result = add_notice(result, notice.text)
         return types.CallToolResult.model_validate(result)
 
     async def mcp(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -65,6 +65,7 @@ async def test_messages_entries_and_comments_find_their_way(services: Services, 
     info, secrets = run.info(), run.secrets()
     me, peer = info.spec.worker_names
     results: list[str] = []
+    read: list[str] = []
     go = asyncio.Event()
 
     async def turn(adapter: StageAdapter, prompt: str) -> AsyncIterator[TurnItem]:
@@ -77,6 +78,11 @@ async def test_messages_entries_and_comments_find_their_way(services: Services, 
                     break
                 await asyncio.sleep(0.05)
             await call(run, me, "board_write", type="FACT", content="seen it")
+            async with MattermostClient(info.urls.chat, token=secrets.workers[peer].chat_token) as chat:
+                await chat.direct_message(me, "read by itself")
+            await stage.until(lambda: host.routers[me].desk.oldest_unseen() is not None, 30)
+            read.append(await call(run, me, "chat_read", with_=peer))
+            read.append(await call(run, me, "chat_who"))
         yield TurnEnd(Outcome.COMPLETED)
 
     stage = Stage(turn)
@@ -110,7 +116,9 @@ async def test_messages_entries_and_comments_find_their_way(services: Services, 
     assert "what about tabs?" in prompt
     assert "I edit the dispatch" not in prompt
     messages = rows(run, f"select state, via from events where kind = 'direct_message' and worker = '{me}'")
-    assert messages == [{"state": "sent", "via": "notice"}]
+    assert messages == [{"state": "sent", "via": "notice"}, {"state": "withdrawn", "via": "read"}]
+    assert read[0].count("read by itself") == 1
+    assert "/DM" not in read[0] + read[1]
     shown = rows(run, f"select ref, via, acked_at from notices where worker = '{me}' and via = 'mcp'")
     assert len(shown) == 2
     assert all(row["acked_at"] is not None for row in shown)
@@ -118,6 +126,7 @@ async def test_messages_entries_and_comments_find_their_way(services: Services, 
     assert {(row["tool"], row["kind"], row["ok"]) for row in calls} == {
         ("chat_who", "mcp", 1),
         ("board_write", "mcp", 1),
+        ("chat_read", "mcp", 1),
     }
     assert all(row["turn_id"] is not None for row in calls)
     # The first turn wrote an entry, so it earned no reminder.

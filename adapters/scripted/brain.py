@@ -96,6 +96,8 @@ class Brain:
         until = began + min(max(share, SHORTEST_TURN), LONGEST_TURN)
         self.state.winding_down |= told.has("wind_down")
         await self.clone.ensure()
+        if not self.state.introduced:
+            await self._tidy()
         await self.desk.look(told)
         if not self.state.introduced:
             await self.desk.post(
@@ -121,6 +123,15 @@ class Brain:
             if self.state.job is not None or now > until:
                 break
         return " ".join(said) or "I found nothing to do: every area is taken, merged or audited."
+
+    async def _tidy(self) -> None:
+        """Give up what a former session of mine, which is lost, has left half done."""
+        await self.clone.fetch()
+        for branch in await self.clone.leftovers():
+            await self.clone.discard(branch)
+        for line in await self.desk.claims():
+            if line.worker == self.state.worker:
+                await self.desk.release(line.label)
 
     def _left(self, now: float) -> float:
         return max(0.0, self.state.deadline - now) if self.state.deadline else float("inf")

@@ -35,11 +35,6 @@ class DatabaseUnavailable(AgenshError):
     """The database did not take the operation; nothing was written. Try again in a moment."""
 
 
-def sqlite_url(path: Path) -> str:
-    """Return the URL of a SQLite file."""
-    return f"sqlite+aiosqlite:///{path.absolute()}"
-
-
 def open_engine(url: str, *, pool_size: int = POOL_SIZE) -> AsyncEngine:
     """Return an engine for `url`; UsageError for a database that is not supported.
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agensh.clock import utc
-from agensh.db import sqlite_url
 from agensh.errors import AgenshError, UsageError
 from agensh.identity import write_private, write_private_json
 from agensh.spec import TeamSpec
+from agensh.urls import sqlite_url
 
 
 class ServiceUrls(BaseModel):

@@ -43,8 +43,8 @@ class Limits:
     """What one program may use."""
 
     seconds: float = 10.0
-    memory: int = 1 << 30
-    """Bytes of address space, per process."""
+    memory: int = 4 << 30
+    """Bytes of address space, per process; some run times reserve far more than they use."""
     output: int = 4 << 20
     """Bytes in any one file, standard output and standard error included."""
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from agensh.db import migrate, sqlite_url
+from agensh.db import migrate
 from agensh.errors import AgenshError, UsageError
+from agensh.urls import sqlite_url
 from board_service.migrations import SCRIPTS
 from board_service.settings import BoardSettings
 from board_service.tables import VERSION_TABLE

@@ -24,10 +24,12 @@ GRACE = 5  # seconds open requests may take after the signal; streams end at onc
 class BoardServer(uvicorn.Server):
     """Ends the streams first: uvicorn waits for open connections."""
 
+    announcing = False
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         app = self.config.app
-        if self.started and isinstance(app, FastAPI):
+        if self.started and self.announcing and isinstance(app, FastAPI):
             await self.announce(app.state.service, sockets or [])
 
     async def announce(self, service: BoardService, sockets: list[socket.socket]) -> None:
@@ -70,6 +72,7 @@ def serve(settings: BoardSettings) -> None:
     with open_socket(settings.host, settings.port, "board") as listening:
         prepare(database_url(settings))  # before the server starts, so that a bad database is one sentence
         server = new_server(create_app(settings))
+        server.announcing = True
         # uvicorn stops on these signals and then raises them again; having stopped cleanly is a success.
         before = {number: signal.signal(number, _stopped) for number in (signal.SIGTERM, signal.SIGINT)}
         try:

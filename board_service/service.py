@@ -280,5 +280,5 @@ class BoardService:
                     if head.seq > board.feed.head or head.releases != board.releases:
                         await self._catch_up(board)
                 await self.tokens.refresh()
-            except (SQLAlchemyError, DatabaseUnavailable):
-                log.warning("the database did not answer", exc_info=True)
+            except Exception:  # whatever it is, the next look has its chance: others' writes must not stay unseen
+                log.exception("could not follow the database")

@@ -14,22 +14,24 @@ from board_service.errors import overloaded
 
 log = logging.getLogger(__name__)
 
-I = TypeVar("I")  # noqa: E741
-R = TypeVar("R")
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
-class GroupWriter(Generic[I, R]):
+class GroupWriter(Generic[Item, Result]):
     """Collects items while a batch is being written and writes them as the next one."""
 
-    def __init__(self, write: Callable[[Sequence[I]], Awaitable[Sequence[R]]], *, room: int, batch: int) -> None:
+    def __init__(
+        self, write: Callable[[Sequence[Item]], Awaitable[Sequence[Result]]], *, room: int, batch: int
+    ) -> None:
         self._write = write
         self._batch = batch
-        self._queue: asyncio.Queue[tuple[I, asyncio.Future[R]]] = asyncio.Queue(room)
+        self._queue: asyncio.Queue[tuple[Item, asyncio.Future[Result]]] = asyncio.Queue(room)
         self._task = asyncio.create_task(self._run())
 
-    async def submit(self, item: I) -> R:
+    async def submit(self, item: Item) -> Result:
         """Return what the batch made of `item`; Refusal (503) when the queue is full, else what the write raised."""
-        answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         try:
             self._queue.put_nowait((item, answer))
         except asyncio.QueueFull:

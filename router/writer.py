@@ -18,11 +18,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from sqlalchemy import update
 from sqlalchemy.exc import InterfaceError, InternalError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from agensh.clock import Clock
 from agensh.db import DatabaseUnavailable, begin_write, retrying
+from router.tables import runs
 
 T = TypeVar("T")
 Operation = Callable[[AsyncConnection], Awaitable[T]]
@@ -30,7 +32,7 @@ Operation = Callable[[AsyncConnection], Awaitable[T]]
 BATCH = 200  # operations a transaction at most
 BACKLOG = 100_000  # unwaited operations kept while the database is away; the oldest give way
 RETRY_WAIT = 1.0  # seconds between tries of unwaited operations
-TRIES = 3600  # of one unwaited operation: an hour without a database
+SUSPECT = 10  # tries of one unwaited operation after which it may be at fault itself
 log = logging.getLogger(__name__)
 
 
@@ -39,6 +41,16 @@ class _Job:
     operation: Operation[Any]
     waiter: asyncio.Future[Any] | None
     tries: int = 0
+
+    def settle(self, result: Any) -> None:
+        """Hand the result to who waits for it."""
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(result)
+
+    def refuse(self, error: Exception) -> None:
+        """Hand an error to who waits for it."""
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_exception(error)
 
 
 class Writer:
@@ -99,17 +111,16 @@ class Writer:
                 self._work.clear()
                 continue
             batch = [self._jobs.popleft() for _ in range(min(BATCH, len(self._jobs)))]
-            self._unwaited -= sum(job.waiter is None for job in batch)
             left = await self._write(batch)
+            self._unwaited -= sum(job.waiter is None for job in batch) - len(left)
             if left:
                 self._jobs.extendleft(reversed(left))
-                self._unwaited += sum(job.waiter is None for job in left)
                 await self._clock.sleep(RETRY_WAIT)
 
     @property
-    def closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._closing
+    def backlog(self) -> int:
+        """How many unwaited operations are not written yet."""
+        return self._unwaited
 
     def close(self) -> None:
         """Let `run` end once everything is written."""
@@ -117,20 +128,52 @@ class Writer:
         self._work.set()
 
     async def _write(self, batch: list[_Job]) -> list[_Job]:
-        """Write a batch; return what has to be tried again later, in order."""
+        """Write a batch; return the records that have to be tried again later, in order."""
         try:
             results = await self._transaction([job.operation for job in batch])
-        except Exception as error:  # noqa: BLE001 - an operation's own mistake belongs to its caller alone
-            if len(batch) == 1:
-                return [] if self._settle(batch[0], error) else batch
-            for index, job in enumerate(batch):
-                if await self._write([job]):
-                    return batch[index:]
-            return []
+        except Exception:  # noqa: BLE001 - found again, with its owner, when each runs alone
+            return await self._write_each(batch)
         for job, result in zip(batch, results, strict=True):
-            if job.waiter is not None and not job.waiter.done():
-                job.waiter.set_result(result)
+            job.settle(result)
         return []
+
+    async def _write_each(self, batch: list[_Job]) -> list[_Job]:
+        for index, job in enumerate(batch):
+            error = await self._write_one(job)
+            if error is not None:
+                # Those who wait decide themselves what to do about it; records stay, in their order.
+                for other in batch[index + 1 :]:
+                    other.refuse(_unavailable(error))
+                return [other for other in batch[index:] if other.waiter is None]
+        return []
+
+    async def _write_one(self, job: _Job) -> Exception | None:
+        """Write one operation; return the error when the database is away and the operation is to be kept."""
+        try:
+            job.settle((await self._transaction([job.operation]))[0])
+        except (DatabaseUnavailable, OperationalError, InterfaceError, InternalError) as error:
+            if job.waiter is not None:
+                job.refuse(_unavailable(error))
+                return None
+            job.tries += 1
+            if self._closing or (job.tries % SUSPECT == 0 and await self._takes_writes()):
+                log.error("a record could not be written", exc_info=error)
+                return None
+            log.warning("a record waits for the database", extra={"error": str(error), "tries": job.tries})
+            return error
+        except Exception as error:
+            if job.waiter is None:
+                log.error("a record could not be written", exc_info=error)
+            job.refuse(error)
+        return None
+
+    async def _takes_writes(self) -> bool:
+        """Say whether the database is fine, so that a record it keeps refusing must be at fault itself."""
+        try:
+            await self._transaction([_touch])
+        except (DatabaseUnavailable, OperationalError, InterfaceError, InternalError):
+            return False
+        return True
 
     async def _transaction(self, operations: list[Operation[Any]]) -> list[Any]:
         async def once() -> list[Any]:
@@ -138,22 +181,6 @@ class Writer:
                 return [await operation(connection) for operation in operations]
 
         return await retrying(once, sleep=self._clock.sleep)
-
-    def _settle(self, job: _Job, error: Exception) -> bool:
-        """Hand a failure to who waits for it; False when nobody does and a later try may succeed."""
-        away = isinstance(error, DatabaseUnavailable | OperationalError | InterfaceError | InternalError)
-        if job.waiter is not None:
-            if not job.waiter.done():
-                unavailable = DatabaseUnavailable(f"The runtime database did not take a write: {error}")
-                unavailable.__cause__ = error
-                job.waiter.set_exception(unavailable if away else error)
-            return True
-        job.tries += 1
-        if away and job.tries < TRIES and not self._closing:
-            log.warning("a record waits for the database", extra={"error": str(error), "tries": job.tries})
-            return False
-        log.error("a record could not be written", exc_info=error)
-        return True
 
     def _drop_oldest(self) -> None:
         for job in self._jobs:
@@ -167,3 +194,13 @@ class Writer:
 
 async def _nothing(_connection: AsyncConnection) -> None:
     return None
+
+
+async def _touch(connection: AsyncConnection) -> None:
+    await connection.execute(update(runs).values(t0=runs.c.t0))
+
+
+def _unavailable(error: Exception) -> DatabaseUnavailable:
+    unavailable = DatabaseUnavailable(f"The runtime database did not take a write: {error}")
+    unavailable.__cause__ = error
+    return unavailable

@@ -2,7 +2,7 @@
 
 A playbook is a folder:
 
-    playbook.toml         [[area]] tool, title; [core] title, dispatch (registration file), source (path pattern)
+    playbook.toml         [[area]] tool, title; [core] title, dispatch (registration file), source, cases (paths)
     core/                 the files of the first change, as they lie in the repository
     tools/<tool>.py       the right implementation of each tool
     defects/<tool>.toml   what is wrong with the earlier revisions
@@ -60,6 +60,7 @@ class Playbook:
     dispatch_path: str
     """The shared registration file, in the repository."""
     source_pattern: str
+    cases_pattern: str
     faults: dict[str, tuple[Defect, ...]]
 
     def core_files(self) -> dict[str, str]:
@@ -95,6 +96,10 @@ class Playbook:
         """Return where the tool's module lies in the repository."""
         return self.source_pattern.format(tool=tool)
 
+    def cases_path(self, tool: str) -> str:
+        """Return where the tool's answered cases lie in the repository: the team's check runs them."""
+        return self.cases_pattern.format(tool=tool)
+
     def dispatch_line(self, tool: str) -> str:
         """Return the tool's line of the registration file, without a newline; it goes before the line with `}`."""
         return f'    "{tool}": "tools.{tool}",'
@@ -129,13 +134,13 @@ def load(playbook: Path) -> Playbook:
     areas = tuple(
         Area(**_fields(entry, "playbook.toml [[area]]", tool=str, title=str)) for entry in main.get("area", [])
     )
-    head = _fields(core, "playbook.toml [core]", title=str, dispatch=str, source=str)
+    head = _fields(core, "playbook.toml [core]", title=str, dispatch=str, source=str, cases=str)
     faults = {}
     for area in areas:
         if not (playbook / "tools" / f"{area.tool}.py").is_file():
             raise PlaybookError(f"playbook.toml names the tool {area.tool!r}, but there is no tools/{area.tool}.py.")
         faults[area.tool] = _defects(playbook, area.tool)
-    return Playbook(playbook, areas, head["title"], head["dispatch"], head["source"], faults)
+    return Playbook(playbook, areas, head["title"], head["dispatch"], head["source"], head["cases"], faults)
 
 
 def _defects(playbook: Path, tool: str) -> tuple[Defect, ...]:

@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -17,6 +17,9 @@ from agensh.clients.board import BoardClient
 from agensh.clock import SystemClock, iso
 from agensh.entries import Entry, EntryType
 from agensh.errors import UsageError
+
+if TYPE_CHECKING:
+    from board_service.settings import BoardSettings
 
 T = TypeVar("T")
 
@@ -128,14 +131,14 @@ def grep(
         typer.echo(f"more: --before {page.next_before}", err=True)
 
 
-def _settings(**values: object):  # type: ignore[no-untyped-def]
+def _settings(**values: object) -> BoardSettings:
     from pydantic import ValidationError
 
     from board_service.settings import BoardSettings
 
-    given = {name: str(value) for name, value in values.items() if value is not None}
+    given: dict[str, Any] = {name: str(value) for name, value in values.items() if value is not None}
     try:
-        return BoardSettings(**given)  # type: ignore[arg-type]
+        return BoardSettings(**given)
     except ValidationError as error:
         first = error.errors()[0]
         name = f"AGENSH_BOARD_{str(first['loc'][0]).upper()}"

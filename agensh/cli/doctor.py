@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from agensh.launch.create import free_ports
+from agensh.launch.ports import free_ports
 
 MIN_GIT = (2, 38)
 """`git merge-tree --write-tree`, which the embedded forge merges with, came with 2.38."""

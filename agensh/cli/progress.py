@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from agensh.launch.local import Health
+from agensh.launch.health import Health
 from agensh.runs.html import clock_label
 
 PLAIN_EVERY = 10.0  # seconds between two plain lines about the team

@@ -155,6 +155,7 @@ class BoardClient:
         """Yield every entry after `after`, then new ones as they are committed, over one connection.
 
         Ends with ServiceError when the connection is cut or silent; call again with the last seq, nothing is skipped.
+        Close it (`aclose`) when you leave it before its end.
         """
         timeout = httpx.Timeout(10.0, read=STREAM_SILENCE)
         url = f"{self.url}{self._path}/stream"

@@ -15,6 +15,7 @@ from agensh.clients.gitea_models import (
     Comment,
     Commit,
     Comparison,
+    Happening,
     Issue,
     MergeResult,
     MergeStatus,
@@ -35,6 +36,7 @@ __all__ = [
     "Commit",
     "Comparison",
     "GiteaClient",
+    "Happening",
     "Issue",
     "MergeResult",
     "MergeStatus",
@@ -129,6 +131,12 @@ class GiteaClient(PullCalls, AdminCalls):
         params = {} if since is None else {"since": whole_seconds(since)}
         found = await self.get(f"/repos/{owner}/{repo}/issues/{number}/comments", params=params)
         return sorted((Comment.of(item) for item in found or ()), key=lambda comment: comment.id)
+
+    async def timeline(self, owner: str, repo: str, number: int, *, since: float | None = None) -> list[Happening]:
+        """Return what happened to an issue, oldest first; `since` as for `comments`."""
+        params = {} if since is None else {"since": whole_seconds(since)}
+        found = await self.get_pages(f"/repos/{owner}/{repo}/issues/{number}/timeline", params=params)
+        return [Happening.of(item) for item in found]
 
     async def create_comment(self, owner: str, repo: str, number: int, body: str) -> Comment:
         """Comment on an issue or a pull request."""

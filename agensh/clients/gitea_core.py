@@ -11,12 +11,13 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from agensh.clients.gitea_models import User
-from agensh.clients.http import backoff, new_http_client, send, unsure
+from agensh.clients.http import backoff, new_http_client, read_json, send, unsure
 from agensh.clock import Clock, SystemClock
 from agensh.errors import ServiceError
 
 T = TypeVar("T")
 
+SERVICE = "The forge"
 PAGE = 50  # Gitea's [api] MAX_RESPONSE_ITEMS
 MOST_PAGES = 200
 CREATE_ATTEMPTS = 4
@@ -88,7 +89,7 @@ class GiteaCore:
             self._http,
             method,
             f"{self.url}/api/v1{path}",
-            service="The forge",
+            service=SERVICE,
             idempotent=method in {"GET", "PUT", "DELETE"} if idempotent is None else idempotent,
             expect=expect,
             describe=describe,
@@ -99,7 +100,7 @@ class GiteaCore:
 
     async def get(self, path: str, **arguments: Any) -> Any:
         """Return the JSON of a GET."""
-        return (await self.request("GET", path, **arguments)).json()
+        return read_json(await self.request("GET", path, **arguments), SERVICE)
 
     async def get_pages(
         self, path: str, *, params: Mapping[str, Any] | None = None, most: int | None = None, first_page: int = 1
@@ -109,7 +110,7 @@ class GiteaCore:
         size = PAGE if most is None else max(1, min(PAGE, most))
         for page in range(first_page, first_page + MOST_PAGES):
             response = await self.request("GET", path, params={**(params or {}), "page": page, "limit": size})
-            got = response.json() or []
+            got = read_json(response, SERVICE) or []
             items += got
             total = response.headers.get("x-total-count", "")
             # The server may cap a page below what was asked for, so a short page ends the listing only without a total.

@@ -8,7 +8,7 @@ name and password; an unauthenticated stream is not a 401 but a 200 that says `c
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import Literal, Self
@@ -110,7 +110,7 @@ class GiteaEventStream:
         if not self._cookie:
             raise ServiceError(SERVICE, response.status_code, "the login set no session cookie")
 
-    async def signals(self) -> AsyncIterator[ForgeSignal]:
+    async def signals(self) -> AsyncGenerator[ForgeSignal, None]:
         """Yield what is pushed; ServiceError at the end of the stream, or after 75 s of silence."""
         response = self._response
         if response is None:
@@ -136,7 +136,7 @@ class GiteaEventStream:
             raise ServiceError(SERVICE, 0, type(error).__name__, retryable=True) from error
         raise ServiceError(SERVICE, 0, "it ended", retryable=True)
 
-    def __aiter__(self) -> AsyncIterator[ForgeSignal]:
+    def __aiter__(self) -> AsyncGenerator[ForgeSignal, None]:
         return self.signals()
 
     def _read(self, event: str, data: str) -> ForgeSignal | None:

@@ -140,6 +140,26 @@ class Review:
 
 
 @dataclass(frozen=True, slots=True)
+class Happening:
+    """An entry of an issue's timeline."""
+
+    id: int
+    kind: str
+    """`comment`, `close`, `reopen`, `merge_pull`, `pull_push` and others."""
+    author: str
+    created_at: float
+
+    @classmethod
+    def of(cls, value: Json) -> Happening:
+        return cls(
+            id=int(value["id"]),
+            kind=str(value.get("type") or ""),
+            author=_login(value.get("user")),
+            created_at=timestamp(value.get("created_at")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Pull:
     number: int
     title: str

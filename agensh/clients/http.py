@@ -79,6 +79,14 @@ def retry_after(response: httpx.Response) -> float | None:
     return None
 
 
+def read_json(response: httpx.Response, service: str) -> Any:
+    """Return the JSON of a response; ServiceError when it holds none (a proxy's page, a wrong address)."""
+    try:
+        return response.json()
+    except ValueError as error:
+        raise ServiceError(service, response.status_code, "the answer is not JSON; is the address right?") from error
+
+
 def unsure(error: ServiceError) -> bool:
     """Say whether a failed request may have taken effect all the same: no answer came, or a 5xx."""
     return error.status == 0 or error.status >= 500

@@ -7,10 +7,11 @@ from typing import Any, Self
 
 import httpx
 
-from agensh.clients.http import new_http_client, send
+from agensh.clients.http import new_http_client, read_json, send
 from agensh.clients.mattermost_models import Channel, ChatUser, Team
 from agensh.clock import Clock, SystemClock
 
+SERVICE = "The chat"
 PAGE = 200  # the most the chat gives
 MOST_PAGES = 500
 IDS_PER_REQUEST = 200
@@ -72,7 +73,7 @@ class MattermostCore:
             self._http,
             method,
             f"{self.url}/api/v4{path}",
-            service="The chat",
+            service=SERVICE,
             idempotent=method in {"GET", "PUT", "DELETE"} if idempotent is None else idempotent,
             expect=expect,
             describe=describe,
@@ -83,7 +84,7 @@ class MattermostCore:
 
     async def get(self, path: str, **arguments: Any) -> Any:
         """Return the JSON of a GET."""
-        return (await self.request("GET", path, **arguments)).json()
+        return read_json(await self.request("GET", path, **arguments), SERVICE)
 
     async def get_pages(self, path: str) -> list[Any]:
         """Return all items of a paged listing."""

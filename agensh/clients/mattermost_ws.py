@@ -14,7 +14,7 @@ import asyncio
 import json
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self
 from urllib.parse import urlencode
@@ -64,6 +64,7 @@ class MattermostSocket:
         self._socket: ClientConnection | None = None
         self._task: asyncio.Task[None] | None = None
         self._failure: ServiceError | None = None
+        self._reason = ""
         self._action_seq = 0
         self._settled = False
         self._answered = 0
@@ -117,14 +118,15 @@ class MattermostSocket:
         except (OSError, TimeoutError, WebSocketException) as error:
             raise ServiceError(SERVICE, 0, type(error).__name__, retryable=True) from error
         self._failure = None
+        self._reason = ""
         self._settled = False
         self._answered = self._action_seq
         self._task = asyncio.create_task(self._run(self._socket), name="chat websocket")
 
-    def __aiter__(self) -> AsyncIterator[ChatSignal]:
+    def __aiter__(self) -> AsyncGenerator[ChatSignal, None]:
         return self.signals()
 
-    async def signals(self) -> AsyncIterator[ChatSignal]:
+    async def signals(self) -> AsyncGenerator[ChatSignal, None]:
         """Yield what is pushed; ServiceError once the connection is gone and everything received was yielded."""
         while True:
             while self._queue:
@@ -146,10 +148,8 @@ class MattermostSocket:
             closed = errors.exceptions[0]
             if isinstance(closed, ConnectionClosed) and closed.rcvd is not None:
                 reason = f"it was closed with code {closed.rcvd.code}"
-        except* ServiceError as failures:
-            reason = str(failures.exceptions[0])
         finally:
-            self._failure = ServiceError(SERVICE, 0, reason, retryable=True)
+            self._failure = ServiceError(SERVICE, 0, self._reason or reason, retryable=True)
             self._wake.set()
 
     async def _ping(self, socket: ClientConnection) -> None:
@@ -159,8 +159,9 @@ class MattermostSocket:
             await socket.send(json.dumps({"seq": sent, "action": "ping"}))
             await self._clock.sleep(PONG_WAIT)
             if self._answered < sent:
+                self._reason = f"no answer to a ping within {PONG_WAIT:g} s"
                 await socket.close(CLOSE_NO_PONG, "no answer to a ping")
-                raise ServiceError(SERVICE, 0, f"no answer to a ping within {PONG_WAIT:g} s", retryable=True)
+                return
             await self._clock.sleep(PING_INTERVAL - PONG_WAIT)
 
     async def _read(self, socket: ClientConnection) -> None:
@@ -168,24 +169,21 @@ class MattermostSocket:
             frame = await socket.recv()
             try:
                 value = json.loads(frame)
-            except ValueError:
-                log.warning("a frame of the chat is not JSON", extra={"length": len(frame)})
-                continue
-            if not isinstance(value, dict):
-                continue
-            if "event" in value:
-                self._take_event(value)
-            elif "seq_reply" in value:
-                await self._take_reply(socket, value)
+                if "event" in value:
+                    self._take_event(value)
+                elif "seq_reply" in value:
+                    await self._take_reply(socket, value)
+            except (ValueError, TypeError, AttributeError):
+                log.warning("a frame of the chat is not understood", extra={"length": len(frame)})
 
     async def _take_reply(self, socket: ClientConnection, value: Mapping[str, Any]) -> None:
         self._answered = max(self._answered, int(value.get("seq_reply") or 0))
         if value.get("status") == "FAIL":
             status = int((value.get("error") or {}).get("status_code") or 0)
             if status in _DEAD:
+                self._reason = "the session is not valid any more"
                 self._put(ChatSignal("dead_session"))
                 await socket.close()
-                raise ServiceError(SERVICE, status, "the session is not valid any more")
             return
         if not self._settled:
             self._settled = True

@@ -3,25 +3,13 @@
 from __future__ import annotations
 
 import secrets
-import socket
-from contextlib import ExitStack
 from pathlib import Path
 
 from agensh.clock import Clock
 from agensh.identity import new_token
+from agensh.launch.ports import HOST, free_ports
 from agensh.rundir import AdminSecrets, RunDir, RunInfo, RunSecrets, ServiceUrls, new_run_dir
 from agensh.spec import TeamSpec
-
-HOST = "127.0.0.1"
-
-
-def free_ports(count: int) -> list[int]:
-    """Return that many different free ports on the loopback address."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((HOST, 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 def create_run(spec: TeamSpec, root: Path, clock: Clock) -> RunDir:

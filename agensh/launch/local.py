@@ -7,13 +7,9 @@ The launcher decides nothing for the workers; once the node host is up it only w
 from __future__ import annotations
 
 import asyncio
-import fcntl
-import os
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Protocol
 
 import httpx
 
@@ -22,9 +18,12 @@ from agensh.errors import AgenshError
 from agensh.identity import write_private_json
 from agensh.launch.children import Child, start_all, stop_all
 from agensh.launch.export import export_submission
+from agensh.launch.health import Health, read_health
+from agensh.launch.lock import hold_lock
 from agensh.provision.all import provision
 from agensh.rundir import RunDir, RunInfo
-from agensh.runs.checkpoints import DEFAULT_CHECKPOINTS, Grader, prepare_cases
+from agensh.runs import DEFAULT_CHECKPOINTS
+from agensh.runs.checkpoints import Grader, prepare_cases
 from agensh.runs.collect import Collector
 from agensh.runs.record import load_record
 from agensh.runs.report import Report, build_report
@@ -32,24 +31,8 @@ from agensh.runs.report import Report, build_report
 WATCH_EVERY = 1.0  # seconds between two looks at the node host's status
 
 
-class RunBusy(AgenshError):
-    """Another process runs this run already."""
-
-
 class RunInterrupted(AgenshError):
     """The node host ended before the run did."""
-
-
-@dataclass(frozen=True, slots=True)
-class Health:
-    """What the node host says of itself."""
-
-    elapsed: float
-    left: float
-    workers: dict[str, str]
-    """State by worker."""
-    turns: int
-    queued: int
 
 
 class Watcher(Protocol):
@@ -86,8 +69,11 @@ class LocalRun:
             info = self.run.info()
             async with self._services(info):
                 await self._prepare(info)
-                await self._node(info)
-                await self._collect(info)
+                try:
+                    await self._node(info)
+                finally:
+                    # Also after Ctrl-C: what the services know is asked for while they still run.
+                    await self._collect(info)
             if (await load_record(self.run)).state != "finished":
                 raise RunInterrupted(
                     f"The node host of {self.run.run_id} died (log: {self.run.logs / 'node.jsonl'}). Nothing is lost; "
@@ -153,59 +139,6 @@ class LocalRun:
         return report
 
 
-def read_health(status: dict[str, Any], now: float) -> Health:
-    """Read the node host's `/status` as it stands at `now` (epoch seconds)."""
-    workers = status["workers"]
-    return Health(
-        elapsed=max(0.0, now - status["t0"]),
-        left=max(0.0, status["deadline"] - now),
-        workers={worker["worker"]: worker["state"] for worker in workers},
-        turns=sum(worker["turns"] for worker in workers),
-        queued=sum(worker["queued"] for worker in workers),
-    )
-
-
 def write_report(run: RunDir, report: Report) -> None:
     """Keep the report beside the record."""
     write_private_json(run.path / "report.json", report.to_json())
-
-
-def lock_file(run: RunDir) -> Path:
-    """The file whose kernel lock says that a launcher runs this run; it holds that launcher's process id."""
-    return run.path / "launcher.lock"
-
-
-@contextmanager
-def hold_lock(run: RunDir) -> Iterator[None]:
-    """Hold the run's launcher lock; RunBusy names the process that holds it."""
-    path = lock_file(run)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = path.read_text(encoding="utf-8").strip() or "unknown"
-            raise RunBusy(
-                f"{run.path} is running already (process {holder}); `agensh status` shows it, `agensh stop` ends it."
-            ) from None
-        os.ftruncate(handle, 0)
-        os.write(handle, f"{os.getpid()}\n".encode())
-        yield
-    finally:
-        os.close(handle)
-
-
-def running_launcher(run: RunDir) -> int | None:
-    """Return the process id of the launcher that runs this run, or None when nobody does."""
-    try:
-        handle = os.open(lock_file(run), os.O_RDWR)
-    except FileNotFoundError:
-        return None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        text = lock_file(run).read_text(encoding="utf-8").strip()
-        return int(text) if text.isdigit() else None
-    finally:
-        os.close(handle)
-    return None

@@ -11,6 +11,7 @@ from agensh.provision.job import Job
 
 ADD_ATTEMPTS = 3
 FIRST_ADMINS = 1  # the administrator is in the team as well
+_TEAM_FULL = "join_user_to_team.max_accounts"
 
 
 async def provision_chat(job: Job) -> None:
@@ -92,10 +93,14 @@ async def _check_limits(job: Job, chat: MattermostClient) -> None:
     most = int((config.get("TeamSettings") or {}).get("MaxUsersPerTeam") or 0)
     needed = len(job.workers) + FIRST_ADMINS
     if most and most < needed:
-        raise AgenshError(
-            f"chat: a team may have {most} members and this one needs {needed}; set TeamSettings.MaxUsersPerTeam to at "
-            f"least {needed} (MM_TEAMSETTINGS_MAXUSERSPERTEAM={needed})."
-        )
+        raise _team_too_small(str(most), needed)
+
+
+def _team_too_small(most: str, needed: int) -> AgenshError:
+    return AgenshError(
+        f"chat: a team may have {most} members and this one needs {needed}; set TeamSettings.MaxUsersPerTeam to at "
+        f"least {needed} (MM_TEAMSETTINGS_MAXUSERSPERTEAM={needed})."
+    )
 
 
 async def _team(job: Job, chat: MattermostClient) -> Team:
@@ -145,7 +150,12 @@ async def _team_members(chat: MattermostClient, team: Team, ids: list[str]) -> N
         missing = [user_id for user_id in ids if user_id not in there]
         if not missing:
             return
-        await chat.add_team_members(team.id, missing)
+        try:
+            await chat.add_team_members(team.id, missing)
+        except ServiceError as error:
+            if _TEAM_FULL in error.reason:
+                raise _team_too_small("fewer", len(ids) + FIRST_ADMINS) from error
+            raise
     await _verify(set(await chat.team_member_ids(team.id)), ids, f"team {team.name}")
 
 

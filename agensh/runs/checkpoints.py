@@ -17,12 +17,11 @@ from typing import Any
 
 from agensh.identity import write_private, write_private_json
 from agensh.rundir import RunDir, RunInfo
+from agensh.runs import DEFAULT_CHECKPOINTS
 from agensh.runs.cases import AnsweredCase, Case, answer, dump_cases, generate_cases, read_cases
 from agensh.runs.collect import MainCommit, git, main_history
 from agensh.runs.grader import export, grade_commit
 from agensh.trial import STERILE_ENV, Limits, run_limited
-
-DEFAULT_CHECKPOINTS = 12
 
 
 @dataclass(frozen=True, slots=True)

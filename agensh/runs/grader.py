@@ -161,7 +161,7 @@ def _build(source: Path, timeout: float) -> tuple[bool, str]:
         outcome = run_limited(
             ["./compile.sh"],
             source,
-            limits=Limits(seconds=timeout, memory=8 << 30, output=512 << 20),
+            limits=Limits(seconds=timeout, memory=64 << 30, output=512 << 20),
             env=STERILE_ENV | {"HOME": home, "TMPDIR": home},
         )
     log = notes + (outcome.stdout + outcome.stderr).decode("utf-8", "replace")

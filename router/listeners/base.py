@@ -11,7 +11,8 @@ import asyncio
 import logging
 import random
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Generic, Protocol, TypeVar
 
 from agensh.clients.http import backoff
@@ -44,7 +45,7 @@ class PushSource(Protocol[S_co]):
         """Close it; safe to call when it is closed."""
         ...
 
-    def signals(self) -> AsyncIterator[S_co]:
+    def signals(self) -> AsyncGenerator[S_co, None]:
         """Yield what is pushed; ServiceError when the channel is cut."""
         ...
 
@@ -122,9 +123,10 @@ class Listener(ABC, Generic[S]):
                 self._connected = True
                 self.on_connect()
                 self.sweep_soon(0.0)
-                async for signal in self.source.signals():
-                    if self.on_signal(signal):
-                        self._wake.set()
+                async with aclosing(self.source.signals()) as signals:
+                    async for signal in signals:
+                        if self.on_signal(signal):
+                            self._wake.set()
             except ServiceError as error:
                 least = error.retry_after or 0.0
                 if error.status in {401, 403}:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from agensh.clients.gitea import Comment, GiteaClient, Issue, Pull, Review, Thread
+from agensh.clients.gitea import Comment, GiteaClient, Happening, Issue, Pull, Review, Thread
 from agensh.text import one_line
 from router.events import Kind, NewEvent, Priority, Source
 from router.listeners.mentions import mentions
@@ -65,11 +65,18 @@ async def read_thread(
     teller = _Teller(me, thread, issue, pull, now)
 
     first = before.first if before is not None else _first_concern(me, issue, comments)
-    events = []
-    if before is None:
-        events += teller.opening(first)
-    else:
-        events += teller.changes(before)
+    events = teller.opening(first) if before is None else []
+    known = before
+    if known is None and issue.author == me:
+        # Its author knows it as it was opened: a merge may be the first thing to be heard of.
+        known = ThreadState(since=0.0, state="open")
+    if known is not None:
+        turn = None
+        if teller.state != known.state and teller.state != "merged":
+            happened = await client.timeline(owner, repo, thread.number, since=since)
+            turns = [entry for entry in happened if entry.kind in {"close", "reopen"}]
+            turn = turns[-1] if turns else None
+        events += teller.changes(known, turn)
     events += [teller.comment(comment) for comment in comments if comment.author != me and comment.id >= first]
     events += [event for review in reviews if (event := teller.review(review)) is not None]
     after = ThreadState(
@@ -117,8 +124,8 @@ class _Teller:
         text = f"{issue.author} {verb} {self.name}{branch}: {issue.body}"
         return [self._event(kind, f"gitea:issue:{self.key}", text, issue.created_at, issue.author, mentioned=mentioned)]
 
-    def changes(self, before: ThreadState) -> list[NewEvent]:
-        """What changed since the thread was read before."""
+    def changes(self, before: ThreadState, turn: Happening | None) -> list[NewEvent]:
+        """What changed since the thread was read before; `turn` is the closing or reopening that led to its state."""
         events = []
         pull = self.pull
         if self.state != before.state:
@@ -128,13 +135,15 @@ class _Teller:
                     text = f"{who} merged {self.name} into {pull.base_branch} as {pull.merge_commit[:10]}"
                     key = f"gitea:merged:{self.key}"
                     events.append(self._event(Kind.PULL_MERGED, key, text, pull.merged_at or self.now, who))
-            else:
+            elif turn is None or turn.author != self.me:
                 reopened = self.state == "open"
                 kind = Kind.ISSUE if pull is None else Kind.PULL_UPDATED if reopened else Kind.PULL_CLOSED
-                text = f"{self.name} was {'reopened' if reopened else 'closed'}"
-                # The forge keeps no count of closings; the time of the change tells two of them apart.
-                key = f"gitea:{self.state}:{self.key}:{self.issue.updated_at:.0f}"
-                events.append(self._event(kind, key, text, self.issue.updated_at or self.now, ""))
+                who = turn.author if turn is not None else "somebody"
+                text = f"{who} {'reopened' if reopened else 'closed'} {self.name}"
+                # Without an entry of the timeline the time of the change tells two closings apart.
+                key = f"gitea:{self.state}:{self.key}:{turn.id if turn else int(self.issue.updated_at)}"
+                at = turn.created_at if turn is not None else self.issue.updated_at
+                events.append(self._event(kind, key, text, at or self.now, who))
         if pull is not None and before.head and pull.head_sha != before.head and pull.author != self.me:
             text = f"{pull.author}'s {self.name} has new commits; {pull.head_branch} is now at {pull.head_sha[:10]}"
             key = f"gitea:pushed:{self.key}:{pull.head_sha}"

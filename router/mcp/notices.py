@@ -17,9 +17,9 @@ from agensh.text import one_line
 
 HEADER = "[agensh notices]"
 NOTICE_ROOM = 2_000  # characters a notice may have in one result
-PREVIEW_ROOM = 1_500  # characters; a result over the limit is shown as a preview of about 2 kB
 LARGE_RESULT = 8_000  # characters; from here on harnesses shorten results, and what they keep is the beginning
-RESULT_LIMIT = 100_000  # characters; 25,000 tokens, the lowest hard limit of the harnesses, at 4 characters each
+PREVIEW_ROOM = 450  # characters; Copilot 1.0.102 previews the first 500 of a large result, Claude Code the first 2,000
+RESULT_LIMIT = 48_000  # characters; above 50,000 Claude Code may show an error instead, without any preview
 NAME_CAP = 80  # characters
 MESSAGE_CAP = 700  # characters of one direct message in a notice; the whole text is one chat_read away
 
@@ -122,6 +122,14 @@ class Placement:
     """Take `structuredContent` out: a harness that finds it shows the model nothing else."""
     data: str | None
     """The structured data as text, when no block carries it yet; appended as a block of its own."""
+    alone: bool
+    """There is no other block."""
+
+    def block(self, notice: str) -> dict[str, Any]:
+        """Return the notice as a block; Copilot joins blocks without a separator, so the line break is part of it."""
+        if self.alone:
+            return text_block(notice)
+        return text_block(f"{notice}\n" if self.first else f"\n{notice}")
 
 
 def place(result: dict[str, Any], *, room: int = NOTICE_ROOM) -> Placement | None:
@@ -140,15 +148,16 @@ def place(result: dict[str, Any], *, room: int = NOTICE_ROOM) -> Placement | Non
         data = json.dumps(structured, ensure_ascii=False)
     size = sum(map(len, texts)) + len(data or "")
     failed = result.get("isError") is True
-    over = size > RESULT_LIMIT
-    if over and failed:
-        room = 0  # its text has to come first, so a notice would be cut off: it waits for the next result
-    room = min(room, PREVIEW_ROOM if over else RESULT_LIMIT - size)
+    large = size > LARGE_RESULT
+    if large:
+        # An error's text has to come first, so a notice behind a long one would be cut off: it waits.
+        room = 0 if failed else min(room, PREVIEW_ROOM)
     return Placement(
-        first=size > LARGE_RESULT and not failed,
-        room=room,
+        first=large and not failed,
+        room=max(0, min(room, RESULT_LIMIT - size) - 1),
         drop_structured="structuredContent" in result,
         data=data,
+        alone=not content and data is None,
     )
 
 
@@ -195,7 +204,7 @@ def add_notice(result: dict[str, Any], text: str) -> dict[str, Any]:
     content = list(result["content"])
     if placement.data is not None:
         content.append(text_block(placement.data))
-    content.insert(0 if placement.first else len(content), text_block(text))
+    content.insert(0 if placement.first else len(content), placement.block(text))
     changed = {key: value for key, value in result.items() if key != "structuredContent"}
     changed["content"] = content
     return changed

@@ -102,7 +102,8 @@ class Endpoint:
             return _refusal(422, "ack and room must be integers.")
         if ack and ack == self._handed_out.get(worker.name, 0):
             worker.desk.acknowledge()
-        notice = worker.desk.collect(room) if room > 0 else None
+        wanted = room > 0 and not await request.is_disconnected()
+        notice = worker.desk.collect(room) if wanted else None
         if notice is not None:
             self._handed_out[worker.name] = self._handed_out.get(worker.name, 0) + 1
         lines = notice.text.split("\n")[1:] if notice else []

@@ -127,7 +127,10 @@ class Rewriter:
             return None
         if not self._requests:
             return line
-        edits = self._edits(text, value)
+        try:
+            edits = self._edits(text, value)
+        except RecursionError:
+            return line  # nested almost too deep to read; raised before any notice is taken
         return apply(text, edits).encode("utf-8") if edits else line
 
     def _edits(self, text: str, value: Any) -> list[Edit]:

@@ -99,7 +99,7 @@ def notice_edits(text: str, start: int, placement: Placement, notice: str) -> li
     first = _skip(text, content.value + 1)
     empty = text[first] == "]"
     data = [] if placement.data is None else [json.dumps(text_block(placement.data))]
-    block = json.dumps(text_block(notice))
+    block = json.dumps(placement.block(notice))
     edits = _without(found, "structuredContent") if placement.drop_structured else []
     if placement.first:
         edits.append(Edit(first, first, block + ("" if empty and not data else ",")))

@@ -8,10 +8,10 @@ from agensh.clients.board import BoardClient
 from agensh.entries import CONTENT_CAP, DETAIL_CAP, PATCH_SUMMARY_CAP, Entry, EntryType
 from router.ports import NoticeDesk
 from router.tools.registry import Argument, Call, Refused, Tool
-from router.tools.texts import TEXT_ROOM, clip_oldest, minutes
+from router.tools.texts import TEXT_ROOM, clip_newest, clip_oldest, minutes
 
 TYPES = tuple(str(type_) for type_ in EntryType)
-PENDING_ROOM = 20_000  # characters of one board_pending
+PENDING_ROOM = 7_500  # characters of one board_pending; longer results are shown shortened
 
 
 class BoardPort(Protocol):
@@ -55,13 +55,23 @@ async def read(call: Call[BoardPort]) -> str:
     after = call["after"] or None
     entries = await call.port.board.read(limit=call["limit"], after=after, type=type_)
     now = call.clock.time()
-    rows, dropped = clip_oldest([entry_row(entry, now) for entry in entries], TEXT_ROOM)
-    head = f"status=ok entries={len(rows)} last={entries[-1].seq if entries else (after or 0)}"
-    if not entries:
-        return f"{head}\nNo entries{' of that type' if type_ else ''}{f' after G{after}' if after else ' yet'}."
+    rows = [entry_row(entry, now) for entry in entries]
+    if not rows:
+        none = f"No entries{' of that type' if type_ else ''}{f' after G{after}' if after else ' yet'}."
+        return f"status=ok entries=0 last={after or 0}\n{none}"
+    if after:
+        # Read onwards from an entry: what does not fit is the next page.
+        kept = clip_newest(rows, TEXT_ROOM)
+        last = entries[len(kept) - 1].seq
+        more = []
+        if len(kept) < len(rows) or len(rows) == call["limit"]:
+            more = [f"Newer entries may follow: board_read(after={last})."]
+        return "\n".join([f"status=ok entries={len(kept)} last={last}", *kept, *more])
+    kept, dropped = clip_oldest(rows, TEXT_ROOM)
+    head = f"status=ok entries={len(kept)} last={entries[-1].seq}"
     if dropped:
         head += f"\n{dropped} older entries left out to keep this short: board_grep finds them, or narrow with type=."
-    return "\n".join([head, *rows])
+    return "\n".join([head, *kept])
 
 
 async def grep(call: Call[BoardPort]) -> str:

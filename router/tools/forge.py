@@ -50,11 +50,12 @@ async def _thread(call: Call[WorkerPort], found: Issue) -> str:
     comments = await call.port.forge.comments(owner, repo, found.number)
     rows = [f"[{item.author}, {minutes(item.created_at, now)}] {_indent(item.body)}" for item in comments]
     kept, dropped = clip_oldest(rows, TEXT_ROOM // 2)
+    count = f"{len(comments)} comment{'' if len(comments) == 1 else 's'}"
     lines = [
         f"#{found.number} {found.title}",
         f"by {found.author}, {minutes(found.created_at, now)}",
         clip(_indent(found.body), TEXT_ROOM // 2) or "(no text)",
-        f"{len(comments)} comments{f', the last {len(kept)}' if dropped else ''}{':' if kept else '.'}",
+        f"{count}{f', the last {len(kept)}' if dropped else ''}{':' if kept else '.'}",
     ]
     return "\n".join(lines + kept)
 

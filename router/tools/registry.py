@@ -61,9 +61,10 @@ class Argument:
             "type": "integer" if self.kind is int else "string",
             "description": self.description,
         }
+        # No empty strings: some model services refuse them in a schema. Left out means the default.
         if self.allowed:
-            schema["enum"] = list(self.allowed)
-        if self.default is not None:
+            schema["enum"] = [option for option in self.allowed if option]
+        if self.default not in (None, ""):
             schema["default"] = self.default
         if self.kind is int:
             if self.minimum is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agensh.clock import utc
 
-TEXT_ROOM = 60_000  # characters of one result: below every harness's limit also at 2.4 characters a token
+TEXT_ROOM = 40_000  # characters of one result; Claude Code shows results of up to 50,000 whole, see router.mcp.notices
 
 
 def minutes(since: float, now: float) -> str:
@@ -23,6 +23,16 @@ def clip(text: str, room: int) -> str:
         return text
     mark = f"\n… ({len(text) - room} more characters left out)"
     return text[:room] + mark
+
+
+def clip_newest(rows: list[str], room: int) -> list[str]:
+    """Keep the first rows that fit in `room` characters, at least one."""
+    used = 0
+    for kept, row in enumerate(rows):
+        used += len(row) + 1
+        if used > room:
+            return rows[: max(1, kept)]
+    return rows
 
 
 def clip_oldest(rows: list[str], room: int) -> tuple[list[str], int]:

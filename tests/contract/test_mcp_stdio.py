@@ -41,7 +41,7 @@ async def tools(board: RunningBoard, worker: str, **environment: str) -> AsyncIt
 
 async def call(client: ClientSession, tool: str, **arguments: Any) -> list[str]:
     result = await client.call_tool(tool, arguments)
-    return [block.text for block in result.content if block.type == "text"]
+    return [block.text.removeprefix("\n") for block in result.content if block.type == "text"]
 
 
 async def test_the_boards_tools_and_notices(board: RunningBoard) -> None:

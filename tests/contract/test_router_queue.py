@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select, text
 
-from agensh.db import DatabaseUnavailable, sqlite_url
+from agensh.db import DatabaseUnavailable
+from agensh.urls import sqlite_url
 from router.events import Kind, NewEvent, Priority, Source
 from router.idle import control_event
 from router.queue import EventQueue, QueuedEvent, RetryPolicy

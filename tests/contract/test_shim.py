@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
@@ -16,10 +17,16 @@ from typing import Any
 
 import pytest
 
+from agensh.clock import SystemClock
+from agensh.entries import Entry, EntryType
+from router.mcp.notices import PendingMessage
+from router.mcp.server import create_mcp_app
 from tests.support.pending_server import PendingServer, pending_server
+from tests.support.uvicorn_server import serving
+from tests.support.workers import StubWorker
 
 FAIL = "[demo-worker2/FAIL +0.1m] tabs break the parser (G1)"
-BLOCK = {"type": "text", "text": f"[agensh notices]\n{FAIL}"}
+BLOCK = {"type": "text", "text": f"\n[agensh notices]\n{FAIL}"}
 PATIENCE = 20.0  # seconds
 
 
@@ -321,22 +328,28 @@ def test_what_does_not_fit_comes_with_the_next_results(start: Callable[..., Sess
     assert board.acknowledged == 40
 
 
-@pytest.mark.parametrize("size", [300_000, 99_950])
-def test_large_results(start: Callable[..., Session], board: PendingServer, size: int) -> None:
-    for seq in range(1, 4):
+@pytest.mark.parametrize(("size", "shown"), [(20_000, True), (47_930, True), (47_990, False), (300_000, False)])
+def test_large_results(start: Callable[..., Session], board: PendingServer, size: int, shown: bool) -> None:
+    """In front, short enough for a preview, never over the limit; what would be lost with its result waits."""
+    for seq in range(1, 11):
         board.post(seq, f"[demo-worker2/FAIL +0.1m] {'x' * 90} (G{seq})")
     text = "y" * size
     answer = {"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": text}]}}
-    session = start(["read", 1], write(message(answer)), ["drain"])
+    steps = [["read", 1], write(message(answer)), ["read", 1], write(message(result(2))), ["drain"]]
+    session = start(*steps)
     session.send(call(1))
-    blocks = json.loads(session.line())["result"]["content"]
-    if size > 100_000:
-        assert [block["text"][:16] for block in blocks] == ["[agensh notices]", text[:16]]
-        assert len(blocks[0]["text"]) <= 1500
-    else:
-        assert [block["text"] for block in blocks[:-1]] == ["[agensh notices]\n3 more: call board_pending"]
-        assert sum(len(block["text"]) for block in blocks) <= 100_000
+    line = session.line()
+    blocks = json.loads(line)["result"]["content"]
     assert blocks[-1]["text"] == text
+    if not shown:
+        assert line == message(answer)
+    else:
+        assert blocks[0]["text"].startswith("[agensh notices]\n")
+        assert blocks[0]["text"].endswith(" more: call board_pending\n")
+        assert len(blocks[0]["text"]) <= 450
+        assert len(blocks[0]["text"]) + size <= 48_000
+    session.send(call(2))
+    assert f"({'G10' if not shown else 'G'}" in json.loads(session.line())["result"]["content"][-1]["text"]
 
 
 def test_what_is_no_json_goes_to_stderr(start: Callable[..., Session]) -> None:
@@ -484,3 +497,34 @@ def test_the_shim_is_small(
     with capsys.disabled():
         print(f"\nshim: {kilobytes / 1024:.1f} MiB resident")  # noqa: T201 - a measurement
     assert kilobytes <= 30 * 1024
+
+
+async def test_direct_messages_come_from_the_node_host(start: Callable[..., Session]) -> None:
+    """The host hands out once and hears with the next call that it arrived."""
+    clock = SystemClock()
+    worker = StubWorker("demo-worker1", clock)
+    worker.desk.messages.append(PendingMessage("e7", "demo-worker2", "yours is `sort`", clock.time()))
+    worker.desk.entries += [Entry(1, "demo-worker2", EntryType.FAIL, "tabs", clock.time())]
+    async with serving(create_mcp_app({worker.name: worker}, clock=clock)) as url:
+        session = start(
+            *[step for n in (1, 2, 3) for step in (["read", 1], write(message(result(n))))],
+            ["drain"],
+            AGENSH_PENDING_URL=f"{url}/pending/demo-worker1",
+            AGENSH_MCP_TOKEN=worker.token,
+        )
+
+        async def tool_call(number: int) -> list[str]:
+            session.send(call(number))
+            line = await asyncio.to_thread(session.line)
+            return [block["text"].strip() for block in json.loads(line)["result"]["content"][1:]]
+
+        assert await tool_call(1) == [
+            "[agensh notices]\n[demo-worker2/DM +0.0m] yours is `sort`\n[demo-worker2/FAIL +0.0m] tabs (G1)"
+        ]
+        assert worker.desk.acknowledged == []
+        assert await tool_call(2) == []
+        assert worker.desk.acknowledged == ["e7", "g1"]
+        worker.desk.entries += [Entry(2, "demo-worker2", EntryType.FACT, "spaces", clock.time())]
+        assert await tool_call(3) == ["[agensh notices]\n[demo-worker2/FACT +0.0m] spaces (G2)"]
+        session.stdin.close()
+        await asyncio.to_thread(session.process.wait, PATIENCE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from itertools import count
 from pathlib import Path
@@ -210,7 +210,7 @@ class Silence:
     async def disconnect(self) -> None:
         pass
 
-    async def signals(self) -> AsyncIterator[ForgeSignal]:
+    async def signals(self) -> AsyncGenerator[ForgeSignal, None]:
         await asyncio.Event().wait()
         yield ForgeSignal("ping")
 
@@ -266,6 +266,34 @@ async def test_each_kind_of_event_says_what_happened(office: Office, tmp_path: P
         row = (await rows.until(1, "pull_merged"))[0]
         assert row.summary.startswith(f'{she} merged pull request #{pull.number} "One" into main as ')
         assert result.sha[:10] in row.summary
+
+
+async def test_closing_and_reopening_names_who_did_it(office: Office, tmp_path: Path) -> None:
+    she = office.names[1]
+    issue = await office.mine.create_issue(*office.place, "Tabs")
+    async with running_queue(tmp_path, office.me) as rows, listening(office.listener(rows.queue)):
+        await office.other().create_comment(*office.place, issue.number, "one")
+        await rows.until(1)
+        await office.other().edit_issue(*office.place, issue.number, state="closed")
+        row = (await rows.until(2))[-1]
+        assert (row.kind, row.summary) == ("issue", f'{she} closed issue #{issue.number} "Tabs"')
+        await office.other().edit_issue(*office.place, issue.number, state="open")
+        assert (await rows.until(3))[-1].summary == f'{she} reopened issue #{issue.number} "Tabs"'
+        # What I do myself is no event, also when it is seen later.
+        await office.mine.edit_issue(*office.place, issue.number, state="closed")
+        await office.other().create_comment(*office.place, issue.number, "why?")
+        found = await rows.until(4)
+        assert [row.kind for row in found] == ["comment", "issue", "issue", "comment"]
+
+
+async def test_the_first_thing_heard_of_an_own_pull_request_may_be_its_merge(office: Office, tmp_path: Path) -> None:
+    async with running_queue(tmp_path, office.me) as rows, listening(office.listener(rows.queue)):
+        await push_branch(office, tmp_path, "work/one", "one.txt")
+        pull = await office.mine.create_pull(*office.place, head="work/one", base="main", title="One")
+        result = await office.other().merge_when_ready(*office.place, pull.number, head_sha=pull.head_sha, patience=20)
+        assert result.status == "merged"
+        row = (await rows.until(1))[0]
+        assert (row.kind, row.dedupe_key) == ("pull_merged", f"gitea:merged:{'/'.join(office.place)}#{pull.number}")
 
 
 async def push_branch(office: Office, folder: Path, branch: str, file: str) -> None:

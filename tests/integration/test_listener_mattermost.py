@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from itertools import count
 from pathlib import Path
@@ -176,7 +176,7 @@ class Watched(MattermostSocket):
         super().__init__(url, token, SystemClock())
         self.kinds: list[str] = []
 
-    async def signals(self) -> AsyncIterator[ChatSignal]:
+    async def signals(self) -> AsyncGenerator[ChatSignal, None]:
         async for signal in super().signals():
             self.kinds.append(signal.kind)
             yield signal

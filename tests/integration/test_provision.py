@@ -18,6 +18,7 @@ from agensh.entries import EntryType
 from agensh.errors import AgenshError, ServiceError
 from agensh.provision import provision
 from agensh.rundir import RunDir, RunSecrets
+from tests.support.chat_server import running_chat
 from tests.support.services import Services, running_services
 
 
@@ -223,3 +224,35 @@ async def test_a_service_that_is_down_is_named(services: Services, tmp_path: Pat
     with pytest.raises(ServiceError, match="The forge did not answer"):
         async with asyncio.timeout(30):
             await run_provision(run)
+
+
+async def test_a_chat_without_bot_accounts_is_named(services: Services, tmp_path: Path) -> None:
+    with running_chat(tmp_path / "stock", enable_bot_account_creation=False) as chat:
+        run = services.new_run(tmp_path / "bots", "bots")
+        info = run.info()
+        run.write_info(info.model_copy(update={"urls": info.urls.model_copy(update={"chat": chat.url})}))
+        with pytest.raises(AgenshError, match=r"chat: the server does not let 'admin' create bots: .*disabled"):
+            await run_provision(run)
+
+
+async def test_a_team_that_is_too_small_is_named_and_can_be_finished_later(services: Services, tmp_path: Path) -> None:
+    run = services.new_run(tmp_path / "small", "small", workers=3)
+    info = run.info()
+    with running_chat(tmp_path / "small-chat", max_users_per_team=3) as chat:
+        run.write_info(info.model_copy(update={"urls": info.urls.model_copy(update={"chat": chat.url})}))
+        with pytest.raises(AgenshError, match=r"this one needs 4; set TeamSettings.MaxUsersPerTeam to at least 4"):
+            await run_provision(run)
+        chat.stop()
+        chat.settings["max_users_per_team"] = 4
+        chat.start()
+        await run_provision(run)
+        await check(run)
+
+
+async def test_a_chat_that_limits_its_rate_is_waited_for(services: Services, tmp_path: Path) -> None:
+    run = services.new_run(tmp_path / "rate", "rate")
+    info = run.info()
+    with running_chat(tmp_path / "rate-chat", rate_limit=True, rate_limit_per_second=10, rate_limit_burst=5) as chat:
+        run.write_info(info.model_copy(update={"urls": info.urls.model_copy(update={"chat": chat.url})}))
+        await run_provision(run)
+        assert all(worker.chat_token for worker in run.secrets().workers.values())

@@ -95,6 +95,29 @@ with node_lock(Path({str(tmp_path)!r})):
         pass
 
 
+async def test_a_terminated_host_ends_its_clis_and_can_be_resumed(tmp_path: Path) -> None:
+    run = new_run(tmp_path / "r1", workers=1, budget="1h", wind_down="1m", last_call="1s", idle="1h")
+    host = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.support.router_host", str(run.path), cwd=ROOT, stdout=subprocess.PIPE
+    )
+    assert host.stdout is not None
+    try:
+        cli = int((await asyncio.wait_for(host.stdout.readline(), 60)).split()[1])
+        host.terminate()
+        assert await asyncio.wait_for(host.wait(), 30) == 0
+    finally:
+        with suppress(ProcessLookupError):
+            host.kill()
+        await host.wait()
+    assert started(cli) is None
+    assert rows(run, "select state from runs") == [{"state": "running"}]
+    last = rows(run, "select outcome, reason from turns order by id desc limit 1")
+    assert last == [{"outcome": "interrupted", "reason": "The turn was interrupted."}]
+    comment = rows(run, "select state, attempts from events where kind = 'comment'")
+    assert comment == [{"state": "queued", "attempts": 0}]
+    assert rows(run, "select session_id from sessions") == [{"session_id": "kept-session"}]
+
+
 async def test_after_a_kill_the_next_host_ends_the_old_cli_resumes_and_loses_nothing(tmp_path: Path) -> None:
     run = new_run(tmp_path / "r1", workers=1, budget="1h", wind_down="1m", last_call="1s", idle="1h")
     host = await asyncio.create_subprocess_exec(

@@ -41,12 +41,11 @@ def host_of(run: RunDir, stage: Stage, backends: StageBackends, **arguments: Any
         run,
         info,
         run.secrets(),
-        adapter_factory=stage.adapter,
         runtime=NoRuntime(),
         clock=SystemClock(),
         workers=info.spec.worker_names,
         backends=backends,
-        **{"grace": 2.0, **arguments},
+        **{"adapter_factory": stage.adapter, "grace": 2.0, **arguments},
     )
 
 
@@ -366,7 +365,7 @@ async def test_a_port_in_use_is_named(tmp_path: Path, board: MemoryBoard) -> Non
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", port))
         taken.listen()
-        with pytest.raises(AgenshError, match=f"127.0.0.1:{port} cannot be used: Address already in use"):
+        with pytest.raises(AgenshError, match=f"{port} on 127.0.0.1 is already in use"):
             await host_of(run, Stage(), StageBackends(board)).run()
 
 

@@ -115,7 +115,7 @@ async def test_its_tools_work_unchanged_and_notices_arrive(commands: Path, run: 
             notice = result.content[-1]
             assert notice.type == "text"
             assert notice.text == (
-                f"[agensh notices]\n[{TWO}/FAIL +0.0m] {name} {tool} must not be used ({written.label})"
+                f"\n[agensh notices]\n[{TWO}/FAIL +0.0m] {name} {tool} must not be used ({written.label})"
             )
             assert result.is_error == before.is_error
             assert result.structured_content is None

@@ -167,7 +167,7 @@ async def test_issues(ask: Ask) -> None:
     }
     _, text = await ask("forge_issue", number=number)
     assert words(text) == {"status": "ok", "issue": number, "state": "open"}
-    assert text.endswith(f"1 comments:\n[{TWO}, 0.0 min ago] I look\n    into it")
+    assert text.endswith(f"1 comment:\n[{TWO}, 0.0 min ago] I look\n    into it")
     _, text = await ask("forge_issues")
     assert f"#{number} [{ONE}, open, 0.0 min ago] sort is unstable" in text.splitlines()
     error, text = await ask("forge_issue", number=9999)

@@ -11,7 +11,8 @@ from typing import Any
 from sqlalchemy import select
 
 from agensh.clock import SystemClock
-from agensh.db import DatabaseUnavailable, migrate, open_engine, sqlite_url
+from agensh.db import DatabaseUnavailable, migrate, open_engine
+from agensh.urls import sqlite_url
 from router.events import EventSink, NewEvent
 from router.queue import EventQueue, RetryPolicy
 from router.tables import MIGRATIONS, VERSION_TABLE, events

@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -40,15 +42,22 @@ class Keeping(StageAdapter):
         Keeping.pid = process.pid
         return "kept-session"
 
+    async def stop(self) -> None:
+        await super().stop()
+        if Keeping.pid:
+            os.killpg(Keeping.pid, signal.SIGKILL)
+            Keeping.pid = 0
 
-async def for_ever(_adapter: StageAdapter, prompt: str) -> AsyncIterator[TurnItem]:
+
+async def for_ever(adapter: StageAdapter, prompt: str) -> AsyncIterator[TurnItem]:
     yield Text("working")
     if "said before the kill" not in prompt:  # the start came before the comment
         yield TurnEnd(Outcome.COMPLETED)
         return
     sys.stdout.write(f"turn {Keeping.pid}\n")
     sys.stdout.flush()
-    await asyncio.sleep(3600)
+    await adapter.interrupted.wait()
+    yield TurnEnd(Outcome.INTERRUPTED, "The turn was interrupted.")
 
 
 async def main(folder: Path) -> None:

@@ -20,7 +20,8 @@ from typing import Any
 from sqlalchemy import event, select
 
 from agensh.clock import SystemClock
-from agensh.db import migrate, open_engine, sqlite_url
+from agensh.db import migrate, open_engine
+from agensh.urls import sqlite_url
 from router.events import Kind, NewEvent, Priority, Source
 from router.queue import EventQueue, RetryPolicy
 from router.tables import MIGRATIONS, VERSION_TABLE, cursors, events

@@ -136,44 +136,43 @@ LINK = {"type": "resource_link", "uri": "file:///x", "name": "x"}
 BLOB = {"type": "resource", "resource": {"uri": "file:///y", "blob": "QUJD"}}
 UNKNOWN = {"type": "hologram", "depth": 3}
 LONG = "l" * (LARGE_RESULT + 1)
-HUGE = "h" * (RESULT_LIMIT + 1)
+NOTICE = text("\nN")
 
 RESULTS: dict[str, tuple[dict[str, Any], list[dict[str, Any]]]] = {
-    "text": ({"content": [text("a")]}, [text("a"), text("N")]),
+    "text": ({"content": [text("a")]}, [text("a"), NOTICE]),
     "empty": ({"content": []}, [text("N")]),
-    "error": ({"content": [text("boom")], "isError": True}, [text("boom"), text("N")]),
-    "long": ({"content": [text(LONG)]}, [text("N"), text(LONG)]),
-    "huge": ({"content": [text(HUGE)]}, [text("N"), text(HUGE)]),
-    "long error": ({"content": [text(LONG)], "isError": True}, [text(LONG), text("N")]),
+    "error": ({"content": [text("boom")], "isError": True}, [text("boom"), NOTICE]),
+    "long": ({"content": [text(LONG)]}, [text("N\n"), text(LONG)]),
+    "long error": ({"content": [text(LONG)], "isError": True}, [text(LONG), NOTICE]),
     "blocks": (
         {"content": [IMAGE, text("a"), LINK, BLOB, UNKNOWN]},
-        [IMAGE, text("a"), LINK, BLOB, UNKNOWN, text("N")],
+        [IMAGE, text("a"), LINK, BLOB, UNKNOWN, NOTICE],
     ),
     "structured, same as JSON": (
         {"content": [text('{"b": 2, "a": 1}')], "structuredContent": {"a": 1, "b": 2}},
-        [text('{"b": 2, "a": 1}'), text("N")],
+        [text('{"b": 2, "a": 1}'), NOTICE],
     ),
     "structured, wrapped text": (
         {"content": [text("hello")], "structuredContent": {"result": "hello"}},
-        [text("hello"), text("N")],
+        [text("hello"), NOTICE],
     ),
     "structured, wrapped items": (
         {"content": [text("1"), text('"x"')], "structuredContent": {"result": [1, "x"]}},
-        [text("1"), text('"x"'), text("N")],
+        [text("1"), text('"x"'), NOTICE],
     ),
     "structured, only a summary as text": (
         {"content": [text("3 rows")], "structuredContent": {"rows": [1, 2, "ü"]}},
-        [text("3 rows"), text('{"rows": [1, 2, "ü"]}'), text("N")],
+        [text("3 rows"), text('{"rows": [1, 2, "ü"]}'), NOTICE],
     ),
     "structured without content": (
         {"content": [], "structuredContent": {"rows": []}},
-        [text('{"rows": []}'), text("N")],
+        [text('{"rows": []}'), NOTICE],
     ),
     "structured error": (
         {"content": [text("boom")], "structuredContent": {"code": 7}, "isError": True},
-        [text("boom"), text('{"code": 7}'), text("N")],
+        [text("boom"), text('{"code": 7}'), NOTICE],
     ),
-    "structured null": ({"content": [text("a")], "structuredContent": None}, [text("a"), text("N")]),
+    "structured null": ({"content": [text("a")], "structuredContent": None}, [text("a"), NOTICE]),
 }
 
 
@@ -199,27 +198,31 @@ def test_a_result_without_content_cannot_carry_a_notice(result: dict[str, object
 @pytest.mark.parametrize(
     ("size", "error", "room"),
     [
-        (10, False, NOTICE_ROOM),
-        (RESULT_LIMIT - NOTICE_ROOM, False, NOTICE_ROOM),
-        (RESULT_LIMIT - 100, False, 100),
+        (10, False, NOTICE_ROOM - 1),
+        (LARGE_RESULT, False, NOTICE_ROOM - 1),
+        (LARGE_RESULT + 1, False, PREVIEW_ROOM - 1),
+        (RESULT_LIMIT - PREVIEW_ROOM, False, PREVIEW_ROOM - 1),
+        (RESULT_LIMIT - 100, False, 99),
         (RESULT_LIMIT, False, 0),
-        (RESULT_LIMIT + 1, False, PREVIEW_ROOM),
-        (300_000, False, PREVIEW_ROOM),
-        (RESULT_LIMIT - 100, True, 100),
-        (RESULT_LIMIT + 1, True, 0),
+        (300_000, False, 0),
+        (10, True, NOTICE_ROOM - 1),
+        (LARGE_RESULT, True, NOTICE_ROOM - 1),
+        (LARGE_RESULT + 1, True, 0),
     ],
 )
-def test_a_notice_never_pushes_a_result_over_the_limit(size: int, error: bool, room: int) -> None:
+def test_a_notice_stays_inside_what_is_shown_and_pushes_nothing_over_the_limit(
+    size: int, error: bool, room: int
+) -> None:
     placement = place({"content": [text("x" * size)], "isError": error})
     assert placement is not None
     assert placement.room == room
 
 
 def test_the_copied_data_counts() -> None:
-    result = {"content": [text("x" * (RESULT_LIMIT - 50))], "structuredContent": {"y": "z" * 100}}
+    result = {"content": [text("x" * (LARGE_RESULT - 50))], "structuredContent": {"y": "z" * 100}}
     placement = place(result)
     assert placement is not None
     assert placement.data is not None
     assert json.loads(placement.data) == result["structuredContent"]
-    assert placement.room == PREVIEW_ROOM
+    assert placement.room == PREVIEW_ROOM - 1
     assert placement.first

@@ -13,6 +13,7 @@ MAIN = """
 title = "start"
 dispatch = "src/dispatch.py"
 source = "src/{tool}.py"
+cases = "tests/{tool}.jsonl"
 
 [[area]]
 tool = "wc"
@@ -65,6 +66,7 @@ def test_each_revision_has_the_defects_that_are_fixed_later(folder: Path) -> Non
     assert [defect.summary for defect in playbook.defects("wc", 2)] == ["third"]
     assert playbook.defects("wc", 3) == ()
     assert playbook.source_path("wc") == "src/wc.py"
+    assert playbook.cases_path("wc") == "tests/wc.jsonl"
     assert set(playbook.core_files()) == {"compile.sh", "src/dispatch.py"}
 
 

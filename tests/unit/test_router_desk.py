@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from agensh.db import sqlite_url
 from agensh.entries import Entry, EntryType
+from agensh.urls import sqlite_url
 from router.desk import Desk
 from router.events import Kind, NewEvent, Source
 from router.feed import BoardFeed

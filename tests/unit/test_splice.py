@@ -43,21 +43,22 @@ def test_any_result(extra: Any, structured: Any, failed: bool, first: bool) -> N
 
 def test_every_other_byte_stays() -> None:
     text = '{ "a" : 1.0e400 ,"content":[ {"type":"text","text":"\\u00fc\\/ü"}\t] , "n":123456789012345678901234567890 }'
-    block = json.dumps(text_block("N"))
+    block = json.dumps(text_block("\nN"))
     assert spliced(text) == text.replace("\t]", "\t," + block + "]")
 
 
 def test_the_last_of_two_members_of_one_name_counts() -> None:
     text = '{"content":[],"structuredContent":1,"content":[{"type":"text","text":"b"}],"structuredContent":{"k":2}}'
     assert json.loads(spliced(text)) == {
-        "content": [text_block("b"), text_block('{"k": 2}'), text_block("N")],
+        "content": [text_block("b"), text_block('{"k": 2}'), text_block("\nN")],
     }
 
 
 def test_output_schemas_go_and_nothing_else() -> None:
     text = (
         '{"tools":[{"name":"a","outputSchema":{"type":"object"},"inputSchema":{"outputSchema":1}},'
-        '{"outputSchema":{} , "name":"b"},{"name":"c","outputSchema":null},{"outputSchema":{}},{"name":"d"}],"nextCursor":"x"}'
+        '{"outputSchema":{} , "name":"b"},{"name":"c","outputSchema":null},{"outputSchema":{}},{"name":"d"}],'
+        '"nextCursor":"x"}'
     )
     changed = apply(text, schema_edits(text, 0))
     assert changed == (

@@ -7,6 +7,7 @@ import logging
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 from fastapi import FastAPI, HTTPException, Request
@@ -24,6 +25,7 @@ from agensh.embedded.forge.settings import ForgeSettings
 from agensh.embedded.forge.state import Forge
 from agensh.embedded.forge.store import users
 from agensh.embedded.forge.store.database import Tx
+from agensh.embedded.forge.tasks import supervise
 
 log = logging.getLogger(__name__)
 
@@ -96,11 +98,15 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         await sync.reconcile(forge)
         for path in await forge.db.read(lambda tx: _paths(tx, forge)):
             await asyncio.to_thread(http_backend.install_hook, path)
-        async with asyncio.TaskGroup() as forge.tasks:
-            loops = (forge.checker.run(), forge.events.run(), maintenance.run(forge))
-            background = [forge.tasks.create_task(loop) for loop in loops]
+        async with asyncio.TaskGroup() as loops:
+            background = [
+                loops.create_task(supervise("conflict checks", forge.checker.run, forge.clock)),
+                loops.create_task(supervise("events", forge.events.run, forge.clock)),
+                loops.create_task(supervise("maintenance", partial(maintenance.run, forge), forge.clock)),
+            ]
             yield
             forge.events.close()
+            await forge.tasks.drain()
             for task in background:
                 task.cancel()
     finally:

@@ -126,7 +126,7 @@ class Authenticator:
         if not secret:
             return None
         now = int(self._clock.time())
-        user = await self._db.read(lambda tx: users.by_session(tx, now, secret))
+        user = self._db.peek(lambda tx: users.by_session(tx, now, secret))
         if user is None or user["must_change_password"] or user["prohibit_login"]:
             return None
         return user
@@ -149,13 +149,13 @@ class Authenticator:
         def find(tx: Tx) -> Row | None:
             return users.by_name(tx, name) or tx.one("SELECT * FROM users WHERE email = ?", name)
 
-        user = await self._db.read(find)
+        user = self._db.peek(find)
         if user is None or not password:
             return None
         return user if await self._passwords.matches(password, user["password"]) else None
 
     async def _by_token(self, secret: str) -> Caller | None:
-        found = await self._db.read(lambda tx: users.by_token(tx, secret))
+        found = self._db.peek(lambda tx: users.by_token(tx, secret))
         if found is None:
             return None
         user, token = found

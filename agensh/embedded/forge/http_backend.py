@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import StreamingResponse
-from starlette.types import Receive, Scope, Send
+from starlette.requests import ClientDisconnect
+from starlette.types import Message, Receive, Scope, Send
 
 from agensh.embedded.forge import scopes
 from agensh.embedded.forge.errors import ApiError
@@ -113,10 +114,15 @@ async def read_commands(body: AsyncIterator[bytes]) -> Commands:
 async def _inflate(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     unpack = zlib.decompressobj(wbits=31)
     async for chunk in body:
-        while chunk:
-            if data := unpack.decompress(chunk, CHUNK):
+        rest = chunk
+        while rest:
+            try:
+                data = unpack.decompress(rest, CHUNK)
+            except zlib.error as error:
+                raise ApiError(400, "the body is not gzip, which its header says") from error
+            if data:
                 yield data
-            chunk = unpack.unconsumed_tail
+            rest = unpack.unconsumed_tail
 
 
 def judge(tx: Tx, user: Row, repo: Row, updates: list[tuple[str, str, str]]) -> tuple[str, list[str]]:
@@ -171,7 +177,10 @@ async def smart_http(request: Request, owner: str, name: str) -> Response:
     commands = Commands()
     env = {"AGENSH_DECLINED": "", "AGENSH_NO_FORCE": ""}
     if pushing and request.method == "POST":
-        commands = await read_commands(body)
+        try:
+            commands = await read_commands(body)
+        except ClientDisconnect as error:
+            raise ApiError(400, "the push ended before its list of refs did") from error
         declined, no_force = await forge.db.read(lambda tx: judge(tx, user, repo, commands.updates))
         env = {"AGENSH_DECLINED": declined, "AGENSH_NO_FORCE": "\n".join(no_force)}
     session = Session(forge, request, path, env)
@@ -246,7 +255,7 @@ class Session:
                 status = int(value.split(" ")[0])
             elif key:
                 headers[key] = value
-        return GitResponse(process, Ending(stack, push), status, headers)
+        return GitResponse(process, feeder, Ending(stack, push), status, headers)
 
 
 class Ending:
@@ -260,9 +269,7 @@ class Ending:
     async def reach(self) -> None:
         """Do it, also when the caller is cancelled meanwhile."""
         if self._task is None:
-            tasks = self._push.forge.tasks
-            assert tasks is not None
-            self._task = tasks.create_task(self._finish())
+            self._task = self._push.forge.tasks.spawn(self._finish())
         await asyncio.shield(self._task)
 
     async def _finish(self) -> None:
@@ -274,14 +281,25 @@ class GitResponse(StreamingResponse):
     """Streams what git says."""
 
     def __init__(
-        self, process: asyncio.subprocess.Process, ending: Ending, status: int, headers: dict[str, str]
+        self,
+        process: asyncio.subprocess.Process,
+        feeder: asyncio.Task[None],
+        ending: Ending,
+        status: int,
+        headers: dict[str, str],
     ) -> None:
         super().__init__(self._chunks(process), status, headers)
+        self._feeder = feeder
         self._ending = ending
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def after_the_body() -> Message:
+            # git answers before it has the whole body: who waits for a disconnect must not take pieces of it.
+            await asyncio.wait([self._feeder])
+            return await receive()
+
         try:
-            await super().__call__(scope, receive, send)
+            await super().__call__(scope, after_the_body, send)
         finally:
             # A client that went away may have pushed all the same: the rows follow in any case.
             await self._ending.reach()
@@ -302,15 +320,18 @@ class GitResponse(StreamingResponse):
 
 async def _feed(process: asyncio.subprocess.Process, body: AsyncIterator[bytes], head: bytes) -> None:
     assert process.stdin is not None
-    with suppress(BrokenPipeError, ConnectionResetError):  # git may answer before it has read everything
-        if head:
-            process.stdin.write(head)
-            await process.stdin.drain()
-        async for chunk in body:
-            process.stdin.write(chunk)
-            await process.stdin.drain()
-    with suppress(BrokenPipeError, ConnectionResetError):
+    try:
+        # git may end before it has read everything, and the client may go before it has sent everything.
+        with suppress(BrokenPipeError, ConnectionResetError, ClientDisconnect):
+            if head:
+                process.stdin.write(head)
+                await process.stdin.drain()
+            async for chunk in body:
+                process.stdin.write(chunk)
+                await process.stdin.drain()
+    finally:
         process.stdin.close()
+    with suppress(BrokenPipeError, ConnectionResetError):
         await process.stdin.wait_closed()
 
 

@@ -21,6 +21,7 @@ from agensh.embedded.forge.shapes import Shapes
 from agensh.embedded.forge.store import repos
 from agensh.embedded.forge.store.database import Database, Row, Tx
 from agensh.embedded.forge.store.repos import Mode
+from agensh.embedded.forge.tasks import Tasks
 
 T = TypeVar("T")
 
@@ -62,7 +63,7 @@ class Forge:
         self.checker = Checker(self)
         self.locks = Locks()
         self.git_slots = asyncio.Semaphore(settings.git_processes)
-        self.tasks: asyncio.TaskGroup | None = None
+        self.tasks = Tasks()
 
     def now(self) -> int:
         """Whole seconds since the epoch."""
@@ -107,7 +108,7 @@ class Call:
             repo = repos.require(tx, self.user, owner, name, need)
             return repo, self.shapes(tx).path(repo["id"])
 
-        return await self.read(find)
+        return self.forge.db.peek(find)
 
     def require_admin(self) -> None:
         """403 unless the caller administrates the site."""

@@ -89,7 +89,7 @@ async def test_a_stream_cut_again_and_again_under_write_load_has_no_gap(serve: S
             for length in itertools.cycle((1, 7, 23, 60)):
                 stream = reader.stream(seen[-1] if seen else 0)
                 seen += [(await anext(stream)).seq for _ in range(min(length, notes - len(seen)))]
-                await stream.aclose()  # type: ignore[attr-defined]
+                await stream.aclose()
                 cuts += 1
                 if len(seen) == notes:
                     break

@@ -12,7 +12,7 @@ from agensh.embedded.forge import scopes
 from agensh.embedded.forge.errors import ApiError
 from agensh.embedded.forge.files import clean_path
 from agensh.embedded.forge.http_backend import read_commands
-from agensh.embedded.forge.shapes import parse_stamp, stamp
+from agensh.embedded.forge.shapes_base import parse_stamp, stamp
 from agensh.embedded.forge.store import statuses
 from agensh.embedded.forge.store.database import Row
 from agensh.embedded.forge.store.notifications import CODE, MENTION, work_in_progress

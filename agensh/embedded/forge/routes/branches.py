@@ -10,7 +10,7 @@ from agensh.embedded.forge.errors import ApiError, forbidden, not_found, unproce
 from agensh.embedded.forge.git import ZERO, Person, branch_tip
 from agensh.embedded.forge.history import CommitInfo
 from agensh.embedded.forge.routes.history import UNVERIFIED
-from agensh.embedded.forge.shapes import stamp
+from agensh.embedded.forge.shapes_base import stamp
 from agensh.embedded.forge.state import ApiCall, Json
 from agensh.embedded.forge.store import protections, repos
 from agensh.embedded.forge.store.database import Row, Tx

@@ -15,7 +15,7 @@ from agensh.embedded.forge.errors import ApiError, forbidden, not_found, unproce
 from agensh.embedded.forge.files import Change, Entry
 from agensh.embedded.forge.git import ZERO, Person, branch_tip
 from agensh.embedded.forge.routes.history import UNVERIFIED, commit_shapes
-from agensh.embedded.forge.shapes import quoted, stamp
+from agensh.embedded.forge.shapes_base import quoted, stamp
 from agensh.embedded.forge.state import ApiCall, Json
 from agensh.embedded.forge.store import protections
 from agensh.embedded.forge.store.database import Row

@@ -9,7 +9,8 @@ from agensh.embedded.forge import files, history
 from agensh.embedded.forge.errors import not_found
 from agensh.embedded.forge.git import Person
 from agensh.embedded.forge.history import CommitInfo
-from agensh.embedded.forge.shapes import Shapes, stamp
+from agensh.embedded.forge.shapes import Shapes
+from agensh.embedded.forge.shapes_base import stamp
 from agensh.embedded.forge.state import ApiCall, Json
 from agensh.embedded.forge.store.database import Row, Tx
 

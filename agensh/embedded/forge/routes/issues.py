@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from agensh.embedded.forge.errors import ApiError, not_found, unprocessable
-from agensh.embedded.forge.shapes import parse_stamp
+from agensh.embedded.forge.shapes_base import parse_stamp
 from agensh.embedded.forge.state import ApiCall, Json
 from agensh.embedded.forge.store import issues as store
 from agensh.embedded.forge.store import notifications, repos, users

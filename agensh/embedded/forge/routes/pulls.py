@@ -13,7 +13,8 @@ from agensh.embedded.forge.git import branch_tip
 from agensh.embedded.forge.mergeability import VIEWED, examine, save_result
 from agensh.embedded.forge.routes.history import commit_shapes
 from agensh.embedded.forge.routes.issues import IssueChange, apply_change
-from agensh.embedded.forge.shapes import Shapes, quoted
+from agensh.embedded.forge.shapes import Shapes
+from agensh.embedded.forge.shapes_base import quoted
 from agensh.embedded.forge.state import ApiCall, Json
 from agensh.embedded.forge.store import issues as store
 from agensh.embedded.forge.store import notifications, protections

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from agensh.embedded.forge.errors import ApiError, forbidden, not_found, unprocessable
-from agensh.embedded.forge.shapes import stamp
+from agensh.embedded.forge.shapes_base import stamp
 from agensh.embedded.forge.state import ApiCall, Json
 from agensh.embedded.forge.store import issues as store
 from agensh.embedded.forge.store import notifications, protections, repos, users

@@ -1,0 +1,87 @@
+"""What the commands that run a team do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from agensh.cli.progress import Progress
+from agensh.cli.showing import print_report
+from agensh.clock import SystemClock
+from agensh.errors import AgenshError
+from agensh.launch.create import create_run
+from agensh.launch.local import LocalRun
+from agensh.launch.lock import running_launcher
+from agensh.rundir import RunDir
+from agensh.runs.report import Report
+from agensh.spec import load_spec
+
+STOP_PATIENCE = 60.0  # seconds `agensh stop` waits for the launcher
+
+
+def stop_run(run: RunDir) -> None:
+    """Interrupt the launcher of a run and wait for its end."""
+    pid = running_launcher(run)
+    if pid is None:
+        typer.echo(f"{run.run_id} is not running.")
+        return
+    os.kill(pid, signal.SIGINT)
+    asyncio.run(_wait_for_end(run))
+    typer.echo(f"{run.run_id} stopped; the record is in {run.path}")
+
+
+async def _wait_for_end(run: RunDir) -> None:
+    clock = SystemClock()
+    deadline = clock.monotonic() + STOP_PATIENCE
+    while (pid := running_launcher(run)) is not None:
+        if clock.monotonic() > deadline:
+            raise AgenshError(f"{run.run_id} is still running after {STOP_PATIENCE:g} s (process {pid}).")
+        await clock.sleep(0.1)
+
+
+def start(spec_file: Path, overrides: dict[str, object], root: Path, checkpoints: int) -> None:
+    """Make a run from a spec and run it to its end."""
+    if shutil.which("git") is None:
+        raise AgenshError("git is not installed; `agensh doctor` lists what a run needs.")
+    spec = load_spec(spec_file, overrides)
+    execute(create_run(spec, root, SystemClock()), checkpoints)
+
+
+def execute(run: RunDir, checkpoints: int) -> None:
+    """Run a run folder to its end and print the report; exit code 1 when it was stopped."""
+    with Progress() as progress:
+        report = asyncio.run(_until_done(LocalRun(run, progress), checkpoints))
+    if report is None:
+        sys.stderr.write(f"agensh: stopped; the record is in {run.path}\nGo on with: agensh resume {run.path}\n")
+        raise typer.Exit(1)
+    print_report(Console(), run, report)
+
+
+async def _until_done(local: LocalRun, checkpoints: int) -> Report | None:
+    """Run to the end and return the report; SIGINT and SIGTERM end it in order and return None."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(local.execute(checkpoints=checkpoints))
+    stopping = False
+
+    def end() -> None:
+        nonlocal stopping
+        if not stopping:  # a second Ctrl-C must not cut the ending short: it would strand children
+            stopping = True
+            local.watcher.say("stopping: workers first, then the services")
+            task.cancel()
+
+    for sign in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(sign, end)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if not stopping:
+            raise
+        return None

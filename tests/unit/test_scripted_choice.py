@@ -78,7 +78,7 @@ def test_clean_audits_are_counted_from_facts() -> None:
 
 @pytest.fixture
 def playbook() -> Playbook:
-    faults = {
+    faults: dict[str, tuple[Defect, ...]] = {
         "wc": (
             Defect(2, "basic", "a last line without an end is not counted", "a", "b"),
             Defect(3, "wide", "-L counts tabs as one", "c", "d"),

@@ -93,9 +93,9 @@ async def _http_error(request: Request, error: Exception) -> Response:
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     mistakes = [
+        # One code for all: a code is also a label of the metrics, and the names may be the sender's own.
         Mistake(
-            f"{item['loc'][-1]}_invalid",
-            f"{item['loc'][-1]}: {ascii(item.get('input'))[:60]} is not possible: {item['msg']}.",
+            "invalid", f"{str(item['loc'][-1])[:40]}: {ascii(item.get('input'))[:60]} is not possible: {item['msg']}."
         )
         for item in error.errors()
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from pathlib import Path
 
@@ -41,13 +42,18 @@ def prepare(url: str) -> None:
 
     Tried a few times: two processes may create the tables at once, and then the later one finds them there.
     """
+    database = make_url(url)
+    if database.get_backend_name() == "sqlite" and database.database:
+        # Readable by its owner only: it holds what the team wrote.
+        with contextlib.suppress(OSError):  # migrating fails with a reason
+            Path(database.database).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     for attempt in range(ATTEMPTS):
         try:
             migrate(url, SCRIPTS, version_table=VERSION_TABLE)
         except (SQLAlchemyError, OSError) as error:
             if attempt == ATTEMPTS - 1:
                 reason = str(getattr(error, "orig", None) or error)
-                raise AgenshError(f"database {_shown(make_url(url))} cannot be used: {reason}") from error
+                raise AgenshError(f"database {_shown(database)} cannot be used: {reason}") from error
             time.sleep(WAIT)
         else:
             return

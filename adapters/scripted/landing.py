@@ -11,7 +11,7 @@ from adapters.scripted.git import Clone, union
 from adapters.scripted.mcp_client import Result, Tools
 from agensh.clock import Clock
 
-ROUNDS = 12  # tries to land; each one fails because somebody else landed
+ROUNDS = 20  # tries to land; each one fails because somebody else landed
 _CHECK_LIMIT = 300.0  # seconds of the whole check
 _CASES = re.compile(r"^(\d+) of (\d+) cases pass", re.MULTILINE)
 _BROKEN = re.compile(r"^FAIL (?P<id>\S+)", re.MULTILINE)
@@ -101,9 +101,9 @@ class Lander:
         result = Landing(Verdict.STUCK)
         checked = ""
         pause = _PAUSE
+        main = await self.clone.fetch()
         for _ in range(ROUNDS):
             await self.react()
-            main = await self.clone.fetch()
             merged, conflicts = await self.clone.merge_main(self.resolve)
             if conflicts:
                 result.conflicts += 1
@@ -115,6 +115,10 @@ class Lander:
             if head == main:
                 result.verdict, result.sha = Verdict.LANDED, main
                 return result
+            # Before the check, so that only the merge itself is left to do after it: the shorter that takes, the
+            # fewer times somebody else is faster.
+            if not await self._offer(branch, title, body, result):
+                return result
             if head != checked:
                 check = await self.check(await self._scope(checked, head, tool))
                 result.check = result.check or check.summary
@@ -122,27 +126,32 @@ class Lander:
                     result.verdict, result.reason = Verdict.WRONG, check.summary
                     return result
                 checked = head
-                if await self.clone.fetch() != main:
-                    # Others were faster; better taken in now than refused by the forge.
-                    continue
-            if not await self._merge(branch, title, body, result):
-                return result
-            if result.verdict is Verdict.LANDED:
+            seen, main = main, await self.clone.fetch()
+            if main != seen:
+                result.reason = "others were faster each time"
+                continue
+            if not await self._merge(result) or result.verdict is Verdict.LANDED:
                 return result
             await self.clock.sleep(pause)
             pause = min(_LONGEST_PAUSE, pause * 2)
+            main = await self.clone.fetch()
         return result
 
-    async def _merge(self, branch: str, title: str, body: str, result: Landing) -> bool:
-        """Push, open, merge, once; False when another round is of no use."""
+    async def _offer(self, branch: str, title: str, body: str, result: Landing) -> bool:
+        """Push the branch and see that it has a pull request; False when that is impossible."""
         if not await self.clone.push(branch):
             result.reason = "the forge rejected the push"
-            return await self.clone.take_in(branch)
-        opened = await self.tools.call("forge_pull_open", branch=branch, title=title, body=body)
-        result.pull = opened.number("pull") or result.pull
+            # The forge may have merged main into the branch on its own.
+            if not await self.clone.take_in(branch) or not await self.clone.push(branch):
+                return False
         if not result.pull:
-            result.reason = _reason(opened)
-            return False
+            opened = await self.tools.call("forge_pull_open", branch=branch, title=title, body=body)
+            result.pull = opened.number("pull")
+            result.reason = "" if result.pull else _reason(opened)
+        return bool(result.pull)
+
+    async def _merge(self, result: Landing) -> bool:
+        """Merge once; False when another round is of no use."""
         answer = await self.tools.call("forge_pull_merge", number=result.pull)
         status = answer.fields.get("status")
         if status == "merged":

@@ -23,6 +23,7 @@ from agensh.cases import Case, generate_cases
 from agensh.errors import AgenshError
 
 LEVELS = ("basic", "wide")
+SUMMARY_CAP = 100  # characters of an entry, the name of the tool before the summary included
 
 
 class PlaybookError(AgenshError):
@@ -153,6 +154,10 @@ def _defects(playbook: Path, tool: str) -> tuple[Defect, ...]:
         defect = Defect(**_fields(entry, where, fixed_in=int, level=str, summary=str, old=str, new=str))
         if defect.fixed_in < 2:
             raise PlaybookError(f"{where}: fixed_in must be at least 2, not {defect.fixed_in}.")
+        if (length := len(f"{tool}: {defect.summary}")) > SUMMARY_CAP:
+            raise PlaybookError(
+                f"{where}: tool and summary have {length} characters together; at most {SUMMARY_CAP} fit an entry."
+            )
         if defect.level not in LEVELS:
             raise PlaybookError(f"{where}: level must be one of {', '.join(LEVELS)}, not {defect.level!r}.")
         defects.append(defect)

@@ -53,6 +53,8 @@ class State:
     reference: str = ""
     deadline: float = 0.0
     """When the run ends, as far as the prompts told; epoch seconds, 0: unknown."""
+    began_at: float = 0.0
+    """When my first turn began, epoch seconds."""
     pace: float = 5.0
     """Seconds a piece of work takes me lately."""
     turns: int = 0

@@ -93,6 +93,19 @@ class Killed(BaseException):
     """The process is gone: nothing after the answer of the service is done."""
 
 
+class MortalRun(RunDir):
+    """A run folder as a process sees it that may be killed: from then on it writes nothing any more."""
+
+    __slots__ = ("alive",)
+
+    def write_secrets(self, value: RunSecrets) -> None:
+        if getattr(self, "alive", True):
+            super().write_secrets(value)
+
+    def die(self) -> None:
+        object.__setattr__(self, "alive", False)
+
+
 async def test_killed_after_any_change_it_goes_on_where_it_was(services: Services, tmp_path: Path) -> None:
     """Every request that changes something is once the last thing that a process did, its answer never seen."""
     run = services.new_run(tmp_path / "killed", "killed")
@@ -102,14 +115,16 @@ async def test_killed_after_any_change_it_goes_on_where_it_was(services: Service
         what = (response.request.method, response.request.url.path)
         if what[0] != "GET" and what not in killed_at:
             killed_at.add(what)
+            process.die()
             raise Killed
 
     for _ in range(200):
         killed = False
+        process = MortalRun(run.path)
         async with new_http_client() as http:
             http.event_hooks["response"].append(kill_once)
             try:
-                await run_provision(run, http)
+                await run_provision(process, http)
             except* Killed:
                 killed = True
         if not killed:

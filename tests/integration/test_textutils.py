@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,22 @@ def builds(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
 
 
 @pytest.fixture(scope="module")
+def variants(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A build with one tool `wc-0`, `wc-1`, … a defect: the right implementation with that defect alone."""
+    folder = deliver(tmp_path_factory.mktemp("variants"), {})
+    rows = []
+    for tool in TOOLS:
+        right = PLAYBOOK.source(tool, PLAYBOOK.revisions(tool))
+        for number, defect in enumerate(PLAYBOOK.defects(tool, 1)):
+            module = f"{tool}_{number}"
+            (folder / PLAYBOOK.source_path(module)).write_text(right.replace(defect.old, defect.new))
+            rows.append(f'    "{tool}-{number}": "tools.{module}",\n')
+    (folder / PLAYBOOK.dispatch_path).write_text("TOOLS = {\n" + "".join(rows) + "}\n")
+    subprocess.run([folder / "compile.sh"], check=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
 def grades(builds: dict[int, Path], hidden: list[AnsweredCase]) -> dict[int, Grade]:
     """Grades of all revisions; this also builds them."""
     return {number: grade(folder, hidden) for number, folder in builds.items()}
@@ -96,7 +113,7 @@ def test_the_whole_deliverable_rises_from_partly_wrong_to_right(grades: dict[int
 
 @pytest.mark.parametrize("tool", TOOLS)
 def test_a_tools_revisions_are_really_wrong_and_its_probes_find_it(
-    tool: str, grades: dict[int, Grade], builds: dict[int, Path], tmp_path: Path
+    tool: str, grades: dict[int, Grade], builds: dict[int, Path], variants: Path, tmp_path: Path
 ) -> None:
     last = PLAYBOOK.revisions(tool)
     first_score, last_score = grades[1].by_group[tool], grades[last].by_group[tool]
@@ -114,6 +131,8 @@ def test_a_tools_revisions_are_really_wrong_and_its_probes_find_it(
         assert reveals(builds[revision], answered, tmp_path), (
             f"no wide probe shows what is wrong with revision {revision}"
         )
+    for number, defect in enumerate(PLAYBOOK.defects(tool, 1)):
+        assert reveals(variants, answered, tmp_path, f"{tool}-{number}"), f"no wide probe shows: {defect.summary}"
     wrong = [
         case.args
         for case, outcome in zip(answered, run_all(builds[last] / "executable", probes), strict=True)
@@ -122,9 +141,14 @@ def test_a_tools_revisions_are_really_wrong_and_its_probes_find_it(
     assert wrong == []
 
 
-def reveals(build: Path, probes: list[AnsweredCase], scratch: Path) -> bool:
+def reveals(build: Path, probes: list[AnsweredCase], scratch: Path, tool: str | None = None) -> bool:
+    """Say whether one of the answered probes of a tool fails; `tool` calls it by another name."""
     bench = Workbench(scratch)
-    return any(not bench.run(build / "executable", case).answers(case) for case in probes)
+    for case in probes:
+        called = replace(case, args=(tool, *case.args[1:])) if tool else case
+        if not bench.run(build / "executable", called).answers(case):
+            return True
+    return False
 
 
 def test_basic_probes_find_something_in_about_half_of_the_first_revisions(

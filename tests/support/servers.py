@@ -110,6 +110,12 @@ class ForgeProcess:
         wait_for(f"{self.forge.url}/api/healthz", self._process)
         return self.forge
 
+    @property
+    def pid(self) -> int:
+        """The running server's process."""
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """SIGKILL, with its git processes, and wait for the end."""
         process, self._process = self._process, None

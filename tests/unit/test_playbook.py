@@ -93,6 +93,11 @@ def test_a_tool_is_registered_once_before_the_closing_brace(folder: Path) -> Non
         ("playbook.toml", MAIN.replace('"wc"', '"cut"'), r"no tools/cut\.py"),
         ("defects/wc.toml", DEFECTS.replace('"wide"', '"deep"'), "level must be one of basic, wide, not 'deep'"),
         ("defects/wc.toml", DEFECTS.replace("= 2", "= 1"), "fixed_in must be at least 2, not 1"),
+        (
+            "defects/wc.toml",
+            DEFECTS.replace('"third"', f'"{"x" * 97}"'),
+            "have 101 characters together; at most 100 fit",
+        ),
         ("defects/wc.toml", DEFECTS + "colour = 1\n", "unknown field 'colour'"),
     ],
 )

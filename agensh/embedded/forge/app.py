@@ -58,6 +58,7 @@ def create_app(
     app.add_exception_handler(StarletteHTTPException, _http_error)
     app.add_exception_handler(GitError, _git_error)
     app.add_exception_handler(sqlite3.Error, _store_error)
+    app.add_exception_handler(Exception, _unexpected)
     app.add_exception_handler(UnicodeEncodeError, _bad_text)
     app.add_exception_handler(OverflowError, _bad_number)
     app.add_middleware(BodyLimit, limit=app.state.forge.settings.max_body)
@@ -155,6 +156,10 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
 async def _git_error(request: Request, error: Exception) -> JSONResponse:
     log.error("git failed", extra={"path": request.url.path, "error": str(error)})
     return _answer(request, 500, str(error))
+
+
+async def _unexpected(request: Request, error: Exception) -> JSONResponse:
+    return _answer(request, 500, "The forge failed at this request; its log has the reason.")
 
 
 async def _bad_text(request: Request, error: Exception) -> JSONResponse:

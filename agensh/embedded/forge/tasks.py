@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sqlite3
 from collections.abc import Awaitable, Callable, Coroutine
 
 from agensh.clock import Clock
-from agensh.errors import AgenshError
 
 log = logging.getLogger(__name__)
 
@@ -16,12 +14,15 @@ PAUSE = 1.0  # seconds before a loop that failed goes on
 
 
 async def supervise(name: str, loop: Callable[[], Awaitable[None]], clock: Clock) -> None:
-    """Run an endless loop and, when the disk, git or the store fails under it, log that and run it again."""
+    """Run an endless loop and, whatever fails in it (the disk, git, one odd pull request), log it and run it again.
+
+    One failed check must not take the forge down for everybody.
+    """
     while True:
         try:
             await loop()
-        except* (sqlite3.Error, OSError, AgenshError) as group:
-            log.error("background work failed", extra={"loop": name, "error": str(group.exceptions[0])})
+        except Exception:
+            log.exception("background work failed", extra={"loop": name})
         await clock.sleep(PAUSE)
 
 

@@ -22,6 +22,7 @@ EDGE = [
     lambda r: use("tr -t abcdef 12", r.lines()),
     lambda r: use(f"tr a-e '[{r.pick('x', '-', '#')}*]'", r.lines()),
     lambda r: use("tr a-h '[x*3]y'", r.lines()),
+    lambda r: use(f"tr a-h '{r.pick('', '1')}[{r.pick('x', '#')}*]z'", r.lines()),
     lambda r: use("tr '\\141\\142' '\\060\\\\'", r.lines()),
     lambda r: use("tr '[:upper:]' '[:lower:]'", r.lines()),
     lambda r: use(f"tr {r.pick('z-a', '[:nope:]', '[x*]')} b", r.lines()),

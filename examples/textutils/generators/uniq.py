@@ -12,6 +12,11 @@ def mixed(r):
     return "".join(r.pick("one", "One", "ONE", "two", "Two") + "\n" for _ in range(r.randint(6, 12)))
 
 
+def alike(r):
+    """Return words that agree in their first letters, or behind them."""
+    return "".join(r.pick("abc", "abd", "axd", "xxd") + "\n" for _ in range(r.randint(7, 12)))
+
+
 ORDINARY = [
     lambda r: use("uniq a", a=r.names(pool=3)),
     lambda r: use("uniq", r.names(pool=3)),
@@ -30,8 +35,8 @@ EDGE = [
     lambda r: use(f"uniq --all-repeated={r.pick('prepend', 'separate', 'none')} a", a=r.names(10, 16, 2)),
     lambda r: use(f"uniq --group={r.pick('separate', 'prepend', 'append', 'both')} a", a=r.names(pool=3)),
     lambda r: use("uniq --group", r.names(pool=3)),
-    lambda r: use(f"uniq -s {r.randint(1, 3)} a", a=mixed(r)),
-    lambda r: use(f"uniq -w {r.randint(1, 2)} a", a=mixed(r)),
+    lambda r: use(f"uniq -s {r.randint(1, 2)} a", a=alike(r)),
+    lambda r: use(f"uniq -w {r.randint(1, 2)} a", a=alike(r)),
     lambda r: use("uniq -f 1 -s 1 -w 1 a", a=pairs(r)),
     lambda r: use("uniq", r.names(pool=2) + r.word()),
     lambda r: use("uniq a", a=""),

@@ -18,6 +18,7 @@ CALLS = [
     ("GET", "/board/main/stream"),
     ("GET", "/pending/w1"),
     ("POST", "/tokens"),
+    ("GET", "/tokens/self"),
     ("DELETE", "/tokens/w1"),
     ("GET", "/metrics"),
     ("GET", "/openapi.json"),
@@ -132,12 +133,17 @@ async def test_an_admin_token_may_be_stored_too(api: Api) -> None:
         assert (await api.post("/tokens", "admin", json=body)).status_code == 422
 
 
+async def test_a_token_tells_whose_it_is(api: Api) -> None:
+    assert (await api.get("/tokens/self", "w1")).json() == {"worker": "w1", "board": "main", "role": "worker"}
+    assert (await api.get("/tokens/self", "admin")).json() == {"worker": "admin", "board": "", "role": "admin"}
+
+
 async def test_the_description_names_every_path_its_token_and_its_errors(api: Api) -> None:
     described = (await api.get("/openapi.json")).json()
     assert set(described["paths"]) == {
         "/board/{board}", "/board/{board}/grep", "/board/{board}/note", "/board/{board}/note/{label}",
         "/board/{board}/note/{label}/release", "/board/{board}/stream", "/pending/{agent}", "/tokens",
-        "/tokens/{worker}", "/healthz", "/readyz", "/metrics",
+        "/tokens/self", "/tokens/{worker}", "/healthz", "/readyz", "/metrics",
     }  # fmt: skip
     note = described["paths"]["/board/{board}/note"]["post"]
     assert note["security"]

@@ -202,3 +202,40 @@ def test_main_takes_no_commit_through_the_api_either(world: World) -> None:
     aside = world.ann.http.post(f"{world.at}/contents/x.txt", json={**body, "new_branch": "side"})
     assert aside.status_code == 201
     assert world.ann.http.delete(f"{world.at}/branches/main").status_code == 403
+
+
+def test_issue_filters(world: World) -> None:
+    ids = {
+        name: world.ann.http.post(f"{world.at}/labels", json={"name": name, "color": "#112233"}).json()["id"]
+        for name in ("one", "two")
+    }
+    ann, ben = world.ann, world.ben
+    for title, member, labels in (
+        ("alpha", ann, ["one"]),
+        ("beta", ben, ["two"]),
+        ("100% gamma", ben, []),
+        ("alphabet", ann, ["one", "two"]),
+    ):
+        body = {"title": title, "labels": [ids[name] for name in labels], "body": f"for @{ben.name}"}
+        assert member.http.post(f"{world.at}/issues", json=body).status_code == 201
+    ann.http.patch(f"{world.at}/issues/1", json={"assignees": [ben.name]})
+    ann.http.patch(f"{world.at}/issues/2", json={"state": "closed"})
+    cases: list[tuple[dict[str, str], list[int]]] = [
+        ({}, [4, 3, 1]),
+        ({"state": "closed"}, [2]),
+        ({"state": "all"}, [4, 3, 2, 1]),
+        ({"labels": "one"}, [4, 1]),
+        ({"labels": "one,two", "state": "all"}, [4, 2, 1]),
+        ({"labels": "absent,two", "state": "all"}, [4, 2]),
+        ({"labels": "absent"}, [4, 3, 1]),
+        ({"q": "ALPHA"}, [4, 1]),
+        ({"q": "100%"}, [3]),
+        ({"assigned_by": ben.name}, [1]),
+        ({"created_by": ann.name}, [4, 1]),
+        ({"mentioned_by": ben.name}, [4, 1]),
+        ({"since": "2999-01-01T00:00:00Z"}, []),
+        ({"before": "1999-01-01T00:00:00Z"}, []),
+    ]
+    for query, numbers in cases:
+        found = ann.http.get(f"{world.at}/issues", params={"type": "issues", **query}).json()
+        assert [issue["number"] for issue in found] == numbers, query

@@ -77,6 +77,83 @@ def test_kill_during_merges(tmp_path: Path, after: int) -> None:
         process.kill()
 
 
+KILLER = """#!/bin/sh
+# git calls this around every change of refs; the forge dies at exactly this point, with no chance to write a row.
+while read -r old new ref; do
+	if [ "$1 $ref" = "{state} {ref}" ]; then
+		kill -9 {pid}
+		[ "$1" = committed ] || exit 1
+	fi
+done
+"""
+
+
+def arm(world: World, process: ForgeProcess, state: str, ref: str) -> Path:
+    """Have the forge killed when git is about to move (prepared) or has moved (committed) a ref."""
+    hook = process.data / "repos" / world.owner.name / f"{world.name}.git" / "hooks" / "reference-transaction"
+    hook.write_text(KILLER.format(state=state, ref=ref, pid=process.pid))
+    hook.chmod(0o755)
+    return hook
+
+
+@pytest.mark.parametrize("state", ["prepared", "committed"])
+def test_killed_around_the_moment_of_a_merge(tmp_path: Path, state: str) -> None:
+    """Between the ref and the row of a merge: the restart finds it merged if main moved, and open if not."""
+    process = ForgeProcess(tmp_path / "forge")
+    world = World(process.start(), tmp_path, "moment")
+    try:
+        world.branch(world.ann, "work", {"a.txt": "1\n"})
+        number = world.pull(world.ann, "work")["number"]
+        world.ben.http.post(f"{world.at}/issues/{number}/comments", json={"body": "I follow this"})
+        before = world.ben.http.get("/notifications/new").json()["new"]
+        hook = arm(world, process, state, "refs/heads/main")
+        with pytest.raises(httpx.TransportError):
+            world.merge(world.ann, number)
+        hook.unlink()
+        process.kill()
+        process.start()
+        pull = world.ann.http.get(f"{world.at}/pulls/{number}").json()
+        tip = world.ann.http.get(f"{world.at}/branches/main").json()["commit"]["id"]
+        if state == "committed":
+            assert (pull["merged"], pull["merge_commit_sha"], pull["merged_by"]["login"]) == (
+                True, tip, world.ann.name,
+            )  # fmt: skip
+            assert world.ben.http.get("/notifications/new").json()["new"] == before + 1
+            again = world.merge(world.ann, number)
+            assert (again.status_code, again.json()["message"]) == (405, "The PR is already merged")
+        else:
+            assert (pull["merged"], pull["state"], pull["base"]["sha"]) == (False, "open", tip)
+            world.mergeable(number)
+            assert world.merge(world.ann, number).status_code == 200
+    finally:
+        world.close()
+        process.kill()
+
+
+def test_killed_right_after_a_push(tmp_path: Path) -> None:
+    """The branch moved and no row says so: the restart synchronises the pull request."""
+    process = ForgeProcess(tmp_path / "forge")
+    world = World(process.start(), tmp_path, "push")
+    try:
+        world.branch(world.ann, "work", {"a.txt": "1\n"})
+        number = world.pull(world.ann, "work")["number"]
+        clone = world.clone(world.ann)
+        clone.git("switch", "-q", "work")
+        sha = clone.commit({"a.txt": "2\n"})
+        hook = arm(world, process, "committed", "refs/heads/work")
+        assert clone.git("push", "origin", "work", check=False).returncode != 0
+        hook.unlink()
+        process.kill()
+        process.start()
+        pull = world.mergeable(number)
+        assert pull["head"]["sha"] == sha
+        events = [e["type"] for e in world.ann.http.get(f"{world.at}/issues/{number}/timeline").json()]
+        assert events == ["pull_push"]
+    finally:
+        world.close()
+        process.kill()
+
+
 def test_refs_that_moved_unseen_are_taken_note_of(tmp_path: Path) -> None:
     """A push and a merge whose rows were never written: the next start completes both."""
     data = tmp_path / "forge"

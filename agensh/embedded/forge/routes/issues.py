@@ -12,7 +12,7 @@ from agensh.embedded.forge.shapes_base import parse_stamp
 from agensh.embedded.forge.state import ApiCall, Json
 from agensh.embedded.forge.store import issues as store
 from agensh.embedded.forge.store import notifications, repos, users
-from agensh.embedded.forge.store.database import Row, Tx
+from agensh.embedded.forge.store.database import Row, Tx, marks
 from agensh.embedded.forge.store.repos import Mode
 from agensh.embedded.forge.sync import add_event, close, issue_row
 
@@ -47,6 +47,12 @@ def query_time(call: ApiCall, name: str) -> int | None:
         raise unprocessable(str(error)) from error
 
 
+def _known_labels(tx: Tx, names: str) -> list[int]:
+    """The labels that a comma-separated list names; an issue needs one of them, and unknown names are discarded."""
+    wanted = [name.strip() for name in names.split(",") if name.strip()]
+    return [row[0] for row in tx.all(f"SELECT id FROM labels WHERE name IN ({marks(wanted)})", *wanted)]
+
+
 def _filters(call: ApiCall, tx: Tx, forced: list[tuple[str, list[Any]]]) -> tuple[str, list[Any]]:
     query = call.request.query_params
     parts: list[tuple[str, list[Any]]] = list(forced)
@@ -57,9 +63,9 @@ def _filters(call: ApiCall, tx: Tx, forced: list[tuple[str, list[Any]]]) -> tupl
         parts.append(("i.is_pull = ?", [query["type"] == "pulls"]))
     if words := query.get("q", "").strip().lower():
         parts.append(("(instr(lower(i.title), ?) > 0 OR instr(lower(i.body), ?) > 0)", [words, words]))
-    for name in filter(None, (part.strip() for part in query.get("labels", "").split(","))):
-        joined = "issue_labels x JOIN labels l ON l.id = x.label_id"
-        parts.append((f"EXISTS (SELECT 1 FROM {joined} WHERE x.issue_id = i.id AND l.name = ?)", [name]))
+    if labels := _known_labels(tx, query.get("labels", "")):
+        has = f"x.issue_id = i.id AND x.label_id IN ({marks(labels)})"
+        parts.append((f"EXISTS (SELECT 1 FROM issue_labels x WHERE {has})", [*labels]))
     if (since := query_time(call, "since")) is not None:
         parts.append(("i.updated >= ?", [since]))
     if (before := query_time(call, "before")) is not None:

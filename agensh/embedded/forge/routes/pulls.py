@@ -119,10 +119,9 @@ async def listing(call: ApiCall, owner: str, name: str) -> list[Json]:
     if state != "all":
         where.append("i.closed = ?")
         values.append(state == "closed")
-    for key, column in (("base_branch", "p.base_branch"), ("head", "p.head_branch")):
-        if name_ := query.get(key):
-            where.append(f"{column} = ?")
-            values.append(_branch(repo, owner, name_))
+    if base := query.get("base_branch"):
+        where.append("p.base_branch = ?")
+        values.append(base)
     if poster := query.get("poster"):
         where.append("i.poster_id = (SELECT id FROM users WHERE lower_name = ?)")
         values.append(poster.lower())

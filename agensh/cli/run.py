@@ -34,7 +34,7 @@ def demo(
     speed: Annotated[
         float | None,
         typer.Option(
-            help="How much faster than real time the 6-hour clock runs (default: 120, less for a large team)."
+            help="How much faster than real time the 6-hour clock runs (default: 120; a large team: less)."
         ),
     ] = None,
     keep: Annotated[Path | None, typer.Option(help="Folder to keep the run in (default: below --runs).")] = None,

@@ -201,6 +201,9 @@ class Dispatcher:
         log.info("turn starts", extra={"worker": self.worker, "turn": claim.turn_id, "events": len(claim.events)})
         texts: list[str] = []
         end = await self._drive(prompt, claim.turn_id, texts)
+        if end.outcome is Outcome.CRASHED and self._stopping.is_set():
+            # The CLI was ended by the stop itself, perhaps before it had read the prompt.
+            end = replace(end, outcome=Outcome.INTERRUPTED, reason="The worker was stopped.")
         self.published = self.published or any(entry.worker == self.worker for entry in self._feed.after(heard))
         self._recorder.ended(claim.turn_id, end, "\n".join(texts))
         log.info(

@@ -87,12 +87,10 @@ class Lander:
     """Lands branches of one clone.
 
     All who add to the registry change the same lines, so whoever merges puts all the others in conflict. Those who were
-    beaten to it more than once take turns, oldest pull request first, without a word: each looks at the open ones and lets the older ones go, within
-    bounds, for the owner of an older one may be slow or gone. `hurry` says that the run winds down: then nobody waits,
-    and who has too many before it gives up. `over` says that it ends: then nothing new is tried.
-
-    `registry` is the shared file in which both sides of a conflict only add lines; `sources` and `cases` match the
-    paths of a tool's own module and of its cases (group `tool`); `react` is called between rounds.
+    beaten to it more than once take turns, oldest pull request first, without a word: each looks at the open ones and
+    lets the older ones go, within bounds, for the owner of an older one may be slow or gone. `hurry` says that the run
+    winds down: then nobody waits, and who has too many before it gives up. `over` says that it ends: then nothing new
+    is tried.
     """
 
     def __init__(

@@ -71,7 +71,7 @@ class TokenBook:
         self._known: dict[str, Principal] = {}
         self._state: tuple[int, int] = (0, 0)
         self._unsure: set[str] = set()
-        """Found since the last look: made and revoked between two looks, they leave count and highest id as they were."""
+        """Found since the last look: made and revoked between two looks, it leaves no trace in count and highest id."""
         self.generation = 0
         """Changes whenever a token may have been revoked."""
 

@@ -42,7 +42,11 @@ HOSTILE: dict[str, str] = {
 }
 """Every text is valid Unicode without lone surrogates: that is what services store."""
 
-_MARKS = re.compile(r"\[\s*/?\s*(event|agensh\s+notices)\s*\]|={4,}\s*SHARED\s+CONTEXT|SHARED\s+CONTEXT\s*={4,}", re.I)
+_MARKS = re.compile(
+    r"\[[^\S\n]*/?[^\S\n]*(event|agensh[^\S\n]+notices)[^\S\n]*\]"
+    r"|={4,}[^\S\n]*SHARED[^\S\n]+CONTEXT|SHARED[^\S\n]+CONTEXT[^\S\n]*={4,}",
+    re.IGNORECASE,
+)
 PIECES = [
     *("[", "]", "event", "agensh notices", "=", "====", " SHARED CONTEXT ", "\n", "\r", "\u2028", "\x85", "\t", " "),
     *(ESC, CSI, "[0m", "]0;", "\x07", BIDI, ZERO, "\u200d", "G12 [w, FAIL, 1.0 min ago] x", "status=ok", "|", "(", ")"),

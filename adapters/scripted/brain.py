@@ -29,6 +29,7 @@ PIECES = 20  # pieces of work in one turn, at most
 TURN_SHARE = 1 / 8  # of the time left: after this no further piece is begun in a turn
 SHORTEST_TURN, LONGEST_TURN = 10.0, 60.0  # seconds, whatever the share is
 MARGIN = 1.5  # a piece is begun only when this many times what one takes is left
+MARGIN_SHARE = 1 / 8  # of the whole run; from there on the run winds down anyway
 PACE_DECAY = 0.7  # of what a piece takes, with every quicker one: a busy time passes
 _CLAIM_TRIES = 5
 
@@ -64,6 +65,7 @@ async def run_turn(
     missing = [name for name in ("worker", "repository", "reference") if not getattr(state, name)]
     if missing:
         raise NotBriefed(f"The prompt does not name my {', '.join(missing)}.")
+    state.began_at = state.began_at or clock.time()
     state.turns += 1
     file.save(state)
     shell = Shell(emit)
@@ -95,7 +97,10 @@ class Brain:
         share = self._left(began) * TURN_SHARE
         until = began + min(max(share, SHORTEST_TURN), LONGEST_TURN)
         self.state.winding_down |= told.has("wind_down")
+        self.state.last_call |= told.has("last_call")
         await self.clone.ensure()
+        if not self.state.introduced:
+            await self._tidy()
         await self.desk.look(told)
         if not self.state.introduced:
             await self.desk.post(
@@ -103,11 +108,11 @@ class Brain:
             )
             self.state.introduced = True
         said: list[str] = []
-        if told.has("last_call"):
-            return await self._finish()
         if self.state.finished:
             return "Nothing is left to do: the last call was answered."
         for number in range(PIECES):
+            if self.state.last_call:
+                break
             piece_began = self.clock.time()
             if self.state.job is None and not await self._take(told, number):
                 break
@@ -120,14 +125,30 @@ class Brain:
             self.state.pace = max(now - piece_began, self.state.pace * PACE_DECAY)
             if self.state.job is not None or now > until:
                 break
+        if self.state.last_call:  # the prompt said so, or a reminder came during the turn
+            said.append(await self._finish())
         return " ".join(said) or "I found nothing to do: every area is taken, merged or audited."
+
+    def _margin(self) -> float:
+        """Return how long before the end no further piece is begun: by what one takes, at most a share of the run."""
+        return min(MARGIN * self.state.pace, MARGIN_SHARE * max(0.0, self.state.deadline - self.state.began_at))
+
+    async def _tidy(self) -> None:
+        """Give up what a former session of mine, which is lost, has left half done."""
+        await self.clone.fetch()
+        for branch in await self.clone.leftovers():
+            await self.clone.discard(branch)
+        for line in await self.desk.claims():
+            if line.worker == self.state.worker:
+                await self.desk.release(line.label)
 
     def _left(self, now: float) -> float:
         return max(0.0, self.state.deadline - now) if self.state.deadline else float("inf")
 
     async def _take(self, told: Prompt, number: int) -> bool:
         """Choose and claim a piece of work; False when there is none or the run winds down."""
-        if self.state.winding_down or self._left(self.clock.time()) < MARGIN * self.state.pace:
+        now = self.clock.time()
+        if self.state.winding_down or self._left(now) < self._margin():
             return False
         audits = IDLE_AUDITS if told.has("idle") else AUDITS
         for attempt in range(_CLAIM_TRIES):

@@ -120,6 +120,13 @@ class Clone:
         """Return the paths that differ between two commits."""
         return (await self._git("diff", "--name-only", "--no-renames", old, new)).output.splitlines()
 
+    async def leftovers(self) -> list[str]:
+        """Return my branches, here and on the forge, with commits that main lacks."""
+        patterns = [f"refs/heads/{self.worker}/", f"refs/remotes/origin/{self.worker}/"]
+        shown = await self._git("for-each-ref", "--format=%(refname)", "--no-merged=origin/main", *patterns)
+        names = {name.removeprefix("refs/heads/").removeprefix("refs/remotes/origin/") for name in shown.output.split()}
+        return sorted(names)
+
     async def discard(self, branch: str) -> None:
         """Give up a branch, here and on the forge, which closes its pull request."""
         await self._git("checkout", "--quiet", "--force", "--detach", "origin/main", check=False)

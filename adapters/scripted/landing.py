@@ -11,11 +11,10 @@ from adapters.scripted.git import Clone, union
 from adapters.scripted.mcp_client import Result, Tools
 from agensh.clock import Clock
 
-ROUNDS = 12  # tries to land; each one fails because somebody else landed
+ROUNDS = 20  # tries to land; each one fails because somebody else landed
 _CHECK_LIMIT = 300.0  # seconds of the whole check
 _CASES = re.compile(r"^(\d+) of (\d+) cases pass", re.MULTILINE)
 _BROKEN = re.compile(r"^FAIL (?P<id>\S+)", re.MULTILINE)
-_TESTS = re.compile(r"tests/(?P<tool>[^/]+)\.jsonl")
 _PAUSE = 0.2  # seconds before another round after a refusal; doubled
 _LONGEST_PAUSE = 4.0  # seconds
 
@@ -65,8 +64,8 @@ def read_check(ok: bool, output: str) -> Check:
 class Lander:
     """Lands branches of one clone.
 
-    `registry` is the shared file in which both sides of a conflict only add lines; `sources` matches the path of a
-    tool's own module (group `tool`); `react` is called between rounds.
+    `registry` is the shared file in which both sides of a conflict only add lines; `sources` and `cases` match the
+    paths of a tool's own module and of its cases (group `tool`); `react` is called between rounds.
     """
 
     def __init__(
@@ -75,6 +74,7 @@ class Lander:
         tools: Tools,
         registry: str,
         sources: re.Pattern[str],
+        cases: re.Pattern[str],
         react: Callable[[], Awaitable[None]],
         clock: Clock,
     ) -> None:
@@ -82,12 +82,13 @@ class Lander:
         self.tools = tools
         self.registry = registry
         self.sources = sources
+        self.cases = cases
         self.react = react
         self.clock = clock
 
     def resolve(self, path: str, base: str, ours: str, theirs: str) -> str | None:
         """Resolve a conflict in the registry, and in case files, which grow by lines as well."""
-        if path == self.registry or (path.startswith("tests/") and path.endswith(".jsonl")):
+        if path == self.registry or self.cases.fullmatch(path):
             return union(base, ours, theirs)
         return None
 
@@ -101,9 +102,9 @@ class Lander:
         result = Landing(Verdict.STUCK)
         checked = ""
         pause = _PAUSE
+        main = await self.clone.fetch()
         for _ in range(ROUNDS):
             await self.react()
-            main = await self.clone.fetch()
             merged, conflicts = await self.clone.merge_main(self.resolve)
             if conflicts:
                 result.conflicts += 1
@@ -115,6 +116,10 @@ class Lander:
             if head == main:
                 result.verdict, result.sha = Verdict.LANDED, main
                 return result
+            # Before the check, so that only the merge itself is left to do after it: the shorter that takes, the
+            # fewer times somebody else is faster.
+            if not await self._offer(branch, title, body, result):
+                return result
             if head != checked:
                 check = await self.check(await self._scope(checked, head, tool))
                 result.check = result.check or check.summary
@@ -122,27 +127,32 @@ class Lander:
                     result.verdict, result.reason = Verdict.WRONG, check.summary
                     return result
                 checked = head
-                if await self.clone.fetch() != main:
-                    # Others were faster; better taken in now than refused by the forge.
-                    continue
-            if not await self._merge(branch, title, body, result):
-                return result
-            if result.verdict is Verdict.LANDED:
+            seen, main = main, await self.clone.fetch()
+            if main != seen:
+                result.reason = "others were faster each time"
+                continue
+            if not await self._merge(result) or result.verdict is Verdict.LANDED:
                 return result
             await self.clock.sleep(pause)
             pause = min(_LONGEST_PAUSE, pause * 2)
+            main = await self.clone.fetch()
         return result
 
-    async def _merge(self, branch: str, title: str, body: str, result: Landing) -> bool:
-        """Push, open, merge, once; False when another round is of no use."""
+    async def _offer(self, branch: str, title: str, body: str, result: Landing) -> bool:
+        """Push the branch and see that it has a pull request; False when that is impossible."""
         if not await self.clone.push(branch):
             result.reason = "the forge rejected the push"
-            return await self.clone.take_in(branch)
-        opened = await self.tools.call("forge_pull_open", branch=branch, title=title, body=body)
-        result.pull = opened.number("pull") or result.pull
+            # The forge may have merged main into the branch on its own.
+            if not await self.clone.take_in(branch) or not await self.clone.push(branch):
+                return False
         if not result.pull:
-            result.reason = _reason(opened)
-            return False
+            opened = await self.tools.call("forge_pull_open", branch=branch, title=title, body=body)
+            result.pull = opened.number("pull")
+            result.reason = "" if result.pull else _reason(opened)
+        return bool(result.pull)
+
+    async def _merge(self, result: Landing) -> bool:
+        """Merge once; False when another round is of no use."""
         answer = await self.tools.call("forge_pull_merge", number=result.pull)
         status = answer.fields.get("status")
         if status == "merged":
@@ -163,7 +173,7 @@ class Lander:
         for path in await self.clone.changed(checked, head):
             if path == self.registry:
                 continue
-            own = self.sources.fullmatch(path) or _TESTS.fullmatch(path)
+            own = self.sources.fullmatch(path) or self.cases.fullmatch(path)
             if own is None:
                 return []
             due.add(own["tool"])

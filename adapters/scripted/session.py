@@ -53,11 +53,14 @@ class State:
     reference: str = ""
     deadline: float = 0.0
     """When the run ends, as far as the prompts told; epoch seconds, 0: unknown."""
+    began_at: float = 0.0
+    """When my first turn began, epoch seconds."""
     pace: float = 5.0
     """Seconds a piece of work takes me lately."""
     turns: int = 0
     introduced: bool = False
     winding_down: bool = False
+    last_call: bool = False
     finished: bool = False
     """The last call was answered."""
     job: Job | None = None

@@ -7,6 +7,7 @@ import itertools
 import os
 import shlex
 import signal
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -47,30 +48,28 @@ class Shell:
         self, command: Sequence[str], cwd: Path, *, timeout: float = 120.0, env: Mapping[str, str] | None = None
     ) -> Done:
         """Run a command; code 124 when it took longer than `timeout` seconds."""
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            cwd=cwd,
-            env=_environment() if env is None else env,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-        )
-        assert process.stdout is not None
-        output = bytearray()
-        try:
-            async with asyncio.timeout(timeout):
-                while chunk := await process.stdout.read(65536):
-                    output += chunk
-                    del output[:-_OUTPUT_CAP]
-                code = await process.wait()
-        except TimeoutError:
-            code = 124
-        finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
-        text = output.decode("utf-8", "replace")
+        # A file, not a pipe: what a command leaves running in the background cannot hold up its end.
+        with tempfile.TemporaryFile() as output:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                cwd=cwd,
+                env=_environment() if env is None else env,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                code = await asyncio.wait_for(process.wait(), timeout)
+            except TimeoutError:
+                code = 124
+            finally:
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                await process.wait()
+            size = output.seek(0, os.SEEK_END)
+            output.seek(max(0, size - _OUTPUT_CAP))
+            text = output.read().decode("utf-8", "replace")
         self.note(shlex.join(command), text, ok=code == 0)
         return Done(code, text)
 

@@ -17,9 +17,10 @@ from adapters.runtime import LocalRuntime, descendants
 from agensh.clock import SystemClock
 from agensh.errors import UsageError
 from tests.support.router_stage import until
-from tests.support.scripted_team import Endpoint, Task, git, launch_of, make_task, serving, session_of
+from tests.support.scripted_team import WORKER, Endpoint, Task, git, launch_of, make_task, serving, session_of
 
-LIMIT = 60.0  # seconds; a turn takes about one, the machine may be busy
+LIMIT = 90.0  # seconds; a turn takes about two, the machine may be busy
+pytestmark = pytest.mark.timeout(4 * LIMIT)
 
 
 @pytest.fixture
@@ -97,7 +98,29 @@ async def test_notices_are_answered_within_the_turn(task: Task, endpoint: Endpoi
     await adapter.start()
     endpoint.notices.append("[demo-worker2/DM +0.1m] core: when will it be on main?")
     await items_of(adapter, task.prompt())
-    assert [to for to, text in endpoint.messages if "it will be on main soon" in text] == ["demo-worker2"]
+    assert [to for to, text in endpoint.messages if text.startswith("Thanks for asking")] == ["demo-worker2"]
+
+
+async def test_the_later_of_two_claims_gives_way_and_says_so(task: Task, endpoint: Endpoint, adapter: Adapter) -> None:
+    await adapter.start()
+    endpoint.faster["basename: "] = "demo-worker2"
+    await items_of(adapter, task.prompt())
+    mine = [seq for seq, entry in enumerate(endpoint.entries, 1) if entry[0] == WORKER and "basename: " in entry[2]]
+    theirs = [seq for seq, entry in enumerate(endpoint.entries, 1) if entry[0] == "demo-worker2"]
+    assert theirs == [mine[0] - 1]
+    assert mine[0] in endpoint.gone
+    text = f"basename: your G{theirs[0]} is earlier than my G{mine[0]}, so it is yours; I release mine."
+    assert endpoint.messages == [("demo-worker2", text)]
+    assert not task.has("src/tools/basename.py"), "it leaves the area to the other"
+
+
+async def test_the_earlier_claim_stays_and_insists_once(task: Task, endpoint: Endpoint, adapter: Adapter) -> None:
+    await adapter.start()
+    endpoint.slower["basename: "] = "demo-worker2"
+    await items_of(adapter, task.prompt())
+    insisting = [(to, text) for to, text in endpoint.messages if "please take another area" in text]
+    assert [to for to, _ in insisting] == ["demo-worker2"]
+    assert task.has("src/tools/basename.py")
 
 
 async def test_an_interrupt_ends_the_turn_with_no_child_left(task: Task, endpoint: Endpoint, adapter: Adapter) -> None:
@@ -153,6 +176,30 @@ async def test_a_killed_cli_is_a_crash_and_the_session_goes_on(
     assert sum(text.startswith("core: ") for text in endpoint.contents("CLAIM")) == 1
     assert '"basename": "tools.basename",' in task.main("src/dispatch.py")
     assert git(task.repository, "branch", "--no-merged", "main") == ""
+
+
+async def test_a_fresh_session_tidies_up_after_a_lost_one(
+    tmp_path: Path, task: Task, endpoint: Endpoint, adapter: Adapter
+) -> None:
+    session = await adapter.start()
+    held = endpoint.hold("forge_pull_merge")
+    turn = asyncio.create_task(items_of(adapter, task.prompt()))
+    await until(lambda: "forge_pull_merge" in endpoint.calls, LIMIT)
+    branch = endpoint.pulls[0]
+    await adapter.stop()
+    await turn
+    endpoint.refused.add(branch)
+    del endpoint.held["forge_pull_merge"]
+    held.set()
+    (tmp_path / "home" / ".scripted" / f"{session}.json").unlink()
+    with pytest.raises(SessionLost):
+        await adapter.start(session)
+    await adapter.start()
+    await items_of(adapter, task.prompt())
+    assert branch not in git(task.repository, "branch", "--list", branch)
+    assert git(task.repository, "branch", "--no-merged", "main") == ""
+    assert task.has("check.py")
+    assert 1 in endpoint.gone, "the CLAIM of the lost session is released"
 
 
 async def test_an_unknown_session_is_lost(adapter: Adapter) -> None:

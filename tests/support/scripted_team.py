@@ -108,6 +108,12 @@ class Endpoint:
     """Lines that the next result carries."""
     held: dict[str, asyncio.Event] = field(default_factory=dict)
     """Tools that wait for their event."""
+    faster: dict[str, str] = field(default_factory=dict)
+    """Peers whose CLAIM with this beginning comes just before the worker's own, once."""
+    slower: dict[str, str] = field(default_factory=dict)
+    """The same, just after it."""
+    refused: set[str] = field(default_factory=set)
+    """Branches that are not merged any more."""
     url: str = ""
 
     def hold(self, tool: str) -> asyncio.Event:
@@ -130,8 +136,14 @@ class Endpoint:
     async def write(self, type: str, content: str, detail: str = "", key: str = "") -> str:
         await self._begin("board_write")
         if key not in self.keys:
+            beginning = content.partition(" ")[0] + " "
+            if type == "CLAIM" and (peer := self.faster.pop(beginning, None)):
+                self.entries.append((peer, type, content))
             self.entries.append((WORKER, type, content))
             self.keys[key] = f"G{len(self.entries)}"
+            if type == "CLAIM" and (peer := self.slower.pop(beginning, None)):
+                self.entries.append((peer, type, content))
+                self.notices.append(f"[{peer}/CLAIM +0.0m] {content} (G{len(self.entries)})")
             for label in re.findall(r"\bG(\d+)$", content):
                 self.gone.add(int(label))
         return self._end(f"status=admitted label={self.keys[key]} overlaps=0\nOn the board.")
@@ -184,6 +196,8 @@ class Endpoint:
 
     async def pull_merge(self, number: int) -> str:
         await self._begin("forge_pull_merge")
+        if self.pulls[number - 1] in self.refused:
+            return self._end(f"status=closed pull={number}\nrefused: it is closed.")
         return self._end(await asyncio.to_thread(merge, self.repository, self.pulls[number - 1], number))
 
 

@@ -78,16 +78,15 @@ def test_clean_audits_are_counted_from_facts() -> None:
 
 @pytest.fixture
 def playbook() -> Playbook:
-    faults = {
+    faults: dict[str, tuple[Defect, ...]] = {
         "wc": (
             Defect(2, "basic", "a last line without an end is not counted", "a", "b"),
             Defect(3, "wide", "-L counts tabs as one", "c", "d"),
             Defect(4, "wide", "x" * 200, "e", "f"),
         )
     }
-    return Playbook(
-        Path("nowhere"), (AREAS[0],), "core", "src/dispatch.py", "src/tools/{tool}.py", "tests/{tool}.jsonl", faults
-    )
+    paths = ("src/dispatch.py", "src/tools/{tool}.py", "tests/{tool}.jsonl")
+    return Playbook(Path("nowhere"), (AREAS[0],), "core", *paths, faults)
 
 
 @pytest.mark.parametrize(

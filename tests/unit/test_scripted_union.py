@@ -56,4 +56,4 @@ def test_nothing_is_lost_and_nothing_doubled(ours: list[str], theirs: list[str])
 )
 def test_the_check_is_read(output: str, ok: bool, summary: str, broken: set[str]) -> None:
     check = read_check(ok, output)
-    assert (check.ok, check.summary, set(check.broken)) == (ok, summary, broken)
+    assert (check.ok, check.summary, check.broken) == (ok, summary, frozenset(broken))

@@ -56,7 +56,7 @@ class EntryOut(BaseModel):
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the `responses` of a route that may answer with these errors, besides those every route has."""
-    return {status: {"model": ErrorBody} for status in sorted({401, 403, 413, 422, 429, 431, 503, *statuses})}
+    return {status: {"model": ErrorBody} for status in sorted({401, 403, 408, 413, 422, 429, 431, 503, *statuses})}
 
 
 def access(who: str) -> dict[str, Any]:

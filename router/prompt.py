@@ -10,6 +10,7 @@ the rest; those of one thread and kind share a line. What others wrote is one li
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -26,6 +27,7 @@ CONTEXT_HEADER = "==== SHARED CONTEXT ===="
 SUMMARY_CAP = 400  # characters of one event
 MESSAGE_CAP = 4000  # characters of a direct message: it is meant for this worker and shown whole where that is sane
 COMBINED = 3  # summaries a combined line shows; the newest
+_BAR = re.compile(r"(?<!\S)\|(?!\S)")
 _CONTROL_TEXTS = {
     Kind.START: "start.md",
     Kind.RESUMED: "resumed.md",
@@ -139,7 +141,7 @@ def _line(group: Sequence[QueuedEvent]) -> str:
     shown = [_summary(event) for event in group[-COMBINED:]]
     if len(shown) > 1:
         # The bar stands between two summaries, so it must not stand in one.
-        shown = [summary.replace(" | ", " / ") for summary in shown]
+        shown = [_BAR.sub("/", summary) for summary in shown]
     earlier = len(group) - len(shown)
     text = " | ".join(shown) + (f" (+{earlier} earlier in this thread)" if earlier else "")
     return f"[event] {' '.join(words)} summary: {text}"

@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from rich.console import Console
 
 from agensh.cli.progress import Progress
@@ -64,6 +64,7 @@ def test_the_page_keeps_its_shape(text: str) -> None:
     check_page(text)
 
 
+@settings(deadline=None)
 @given(texts)
 def test_no_text_changes_the_shape_of_the_page(text: str) -> None:
     check_page(text)

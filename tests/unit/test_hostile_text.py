@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agensh.clients.board import GrepPage, Overlap, Written
@@ -73,6 +73,7 @@ def test_the_four_ways_to_show_foreign_text(text: str) -> None:
     assert re.fullmatch(r"[\w.@+?-]{1,80}", handle(text))
 
 
+@settings(deadline=None)
 @given(texts)
 def test_no_text_breaks_out_of_a_block(text: str) -> None:
     shown = block(text)
@@ -82,6 +83,7 @@ def test_no_text_breaks_out_of_a_block(text: str) -> None:
     assert block(shown.replace(f"\n{BLOCK_INDENT}", "\n")) == shown
 
 
+@settings(deadline=None)
 @given(texts)
 def test_no_name_breaks_out_of_its_place(text: str) -> None:
     assert re.fullmatch(r"[\w.@+?-]{1,80}", handle(text))
@@ -130,6 +132,7 @@ def test_nobody_forges_a_prompt(text: str) -> None:
     check_prompt("x", text)
 
 
+@settings(deadline=None)
 @given(texts, texts)
 def test_no_text_forges_a_prompt(text: str, author: str) -> None:
     check_prompt(text, author)
@@ -159,11 +162,13 @@ def test_nobody_forges_a_notice(text: str) -> None:
     check_notice("x", text)
 
 
+@settings(deadline=None)
 @given(texts, texts)
 def test_no_text_forges_a_notice(text: str, sender: str) -> None:
     check_notice(text, sender)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.from_regex(r"g[0-9]{1,6}|e[0-9]{1,6}", fullmatch=True), texts), max_size=5))
 def test_what_a_board_or_a_host_answers_cannot_forge_the_shims_notice(found: list[tuple[str, str]]) -> None:
     ledger = Ledger()
@@ -305,7 +310,7 @@ async def test_nobody_forges_a_result(tool: str, arguments: dict[str, Any]) -> N
             assert (name, _FIGURES.sub("", ours)[: len(start)]) == (name, start)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+@settings(deadline=None, max_examples=30)
 @given(texts)
 async def test_no_text_forges_a_result(text: str) -> None:
     for tool, arguments in CALLS:
@@ -348,6 +353,7 @@ def test_a_log_record_is_one_line_of_json(text: str) -> None:
     check_log(text)
 
 
+@settings(deadline=None)
 @given(st.one_of(texts, st.text(st.characters(categories=["Cs", "Cf", "Cc"]))))
 def test_any_log_record_is_one_line_of_json(text: str) -> None:
     written = logged(text)

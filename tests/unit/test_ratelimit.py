@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agensh.ratelimit import Rate, RateLimiter
@@ -59,6 +59,7 @@ def test_memory_is_bounded() -> None:
     assert limiter.take("w0") == 0.0
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0, 2), max_size=80), st.floats(0.5, 50), st.integers(1, 20))
 def test_never_more_than_the_burst_and_the_rate(gaps: list[float], per_second: float, burst: int) -> None:
     clock = Hands()

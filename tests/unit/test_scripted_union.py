@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.scripted.git import union
-from adapters.scripted.landing import ahead, read_check
+from adapters.scripted.landing import ahead, read_check, unique_cases
 
 BASE = "TOOLS = {\n    # tools\n}\n"
 
@@ -70,3 +70,9 @@ LISTING = """status=ok pulls=4
 @pytest.mark.parametrize(("pull", "expected"), [(8, []), (9, [8]), (11, [8]), (12, [8, 11]), (99, [8, 11, 12])])
 def test_older_pull_requests_that_add_to_the_registry_go_first(pull: int, expected: list[int]) -> None:
     assert ahead(LISTING, pull, "area") == expected
+
+
+def test_two_cases_of_one_id_become_one() -> None:
+    ours, theirs = '{"id": "wc-0001", "args": ["wc"]}\n', '{"id": "wc-0001", "args": ["wc", "-l"]}\n'
+    other = '{"id": "wc-0002", "args": ["wc", "-c"]}\n'
+    assert unique_cases(theirs + ours + other) == theirs + other

@@ -39,10 +39,15 @@ def one_line(text: str, limit: int = 400) -> str:
     `[agensh notices]`, a rule of four or more `=`) is defused. What does not fit is cut and counted:
     `… (+123 characters)`.
     """
-    text = _ESCAPES.sub("", text)
-    kept = "".join(" " if character.isspace() else character for character in text if _shown(character))
-    kept = _MARK.sub(r"(\1)", kept)
-    kept = _RULE.sub("===", kept)
+    # Nearly every text is printable as it is, and a listing has thousands: only the others are taken apart.
+    kept = text
+    if not text.isprintable():
+        text = _ESCAPES.sub("", text)
+        kept = "".join(" " if character.isspace() else character for character in text if _shown(character))
+    if "[" in kept:
+        kept = _MARK.sub(r"(\1)", kept)
+    if "====" in kept:
+        kept = _RULE.sub("===", kept)
     kept = " ".join(kept.split())
     if len(kept) <= limit:
         return kept
@@ -60,9 +65,14 @@ def block(text: str) -> str:
     """
     lines = []
     for line in _ESCAPES.sub("", text).splitlines():
-        kept = "".join(character for character in line if character == "\t" or _kept(character))
-        kept = _MARK.sub(r"(\1)", kept)
-        lines.append(_CONTEXT_RULE.sub(lambda match: f"{match[1] or ''}===", kept).rstrip())
+        kept = line
+        if not line.isprintable():
+            kept = "".join(character for character in line if character == "\t" or _kept(character))
+        if "[" in kept:
+            kept = _MARK.sub(r"(\1)", kept)
+        if "====" in kept:
+            kept = _CONTEXT_RULE.sub(lambda match: f"{match[1] or ''}===", kept)
+        lines.append(kept.rstrip())
     return f"\n{BLOCK_INDENT}".join(lines).strip()
 
 

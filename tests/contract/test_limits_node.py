@@ -63,7 +63,7 @@ def bearer(name: str) -> dict[str, str]:
 
 
 async def test_a_worker_that_calls_too_much_waits_and_nobody_else_does(host: Ask) -> None:
-    async with host(Rate(2.0, 3)) as http:
+    async with host(Rate(0.1, 3)) as http:
         for _ in range(2):
             assert (await http.post(f"/mcp/{ONE}", json=LIST, headers=bearer(ONE))).status_code == 200
         assert (await http.get(f"/pending/{ONE}", headers=bearer(ONE))).status_code == 200
@@ -71,8 +71,9 @@ async def test_a_worker_that_calls_too_much_waits_and_nobody_else_does(host: Ask
             await http.post(f"/mcp/{ONE}", json=LIST, headers=bearer(ONE)),
             await http.get(f"/pending/{ONE}", headers=bearer(ONE)),
         ):
-            assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
-            message = "Too many requests: 2 a second are allowed in the long run; wait."
+            assert refused.status_code == 429
+            assert 1 <= int(refused.headers["retry-after"]) <= 10
+            message = "Too many requests: 0.1 a second are allowed in the long run; wait."
             assert refused.json() == {"error": message}
         assert (await http.post(f"/mcp/{TWO}", json=LIST, headers=bearer(TWO))).status_code == 200
         # Who holds no token of the worker cannot use its bucket up.

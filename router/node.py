@@ -21,9 +21,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.applications import Starlette
 
 from adapters.base import Adapter, Runtime
+from agensh.bounded_http import BoundedProtocol
 from agensh.clock import Clock, RunClock
 from agensh.db import migrate, open_engine
 from agensh.errors import AgenshError, ServiceError
+from agensh.ratelimit import Rate
 from agensh.rundir import RunDir, RunInfo, RunSecrets
 from agensh.serving import open_socket
 from router.backends import Backends
@@ -101,7 +103,9 @@ class NodeHost:
         if run_clock.left(self._clock.time()) > 0 and not self._stopping.is_set():
             feed = BoardFeed(self._backends.feed_source(), self._clock)
             shared = await self._shared(writer, run_clock, feed)
-            app = create_mcp_app(self.routers, clock=self._clock, notice_chars=self._info.spec.delivery.notice_chars)
+            delivery = self._info.spec.delivery
+            rate = Rate(delivery.calls_per_second, delivery.calls_burst)
+            app = create_mcp_app(self.routers, clock=self._clock, notice_chars=delivery.notice_chars, rate=rate)
             app.router.routes.extend(
                 status_routes(self.routers, self._secrets.node_admin, self._info.run_id, run_clock)
             )
@@ -305,7 +309,15 @@ async def _listening(app: Starlette, url: str) -> AsyncIterator[None]:
     parts = urlsplit(url)
     host, port = parts.hostname or "127.0.0.1", parts.port or 80
     bound = open_socket(host, port, "node host")
-    config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=5, lifespan="on")
+    config = uvicorn.Config(
+        app,
+        http=BoundedProtocol,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=5,
+        lifespan="on",
+    )
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[bound]))
     try:

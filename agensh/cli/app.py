@@ -12,6 +12,7 @@ from agensh.cli import board, inspect, mcp
 from agensh.cli import run as run_commands
 from agensh.cli.doctor import doctor
 from agensh.errors import AgenshError
+from agensh.text import printable
 
 app = typer.Typer(
     name="agensh",
@@ -64,6 +65,6 @@ def run() -> int:
         sys.stderr.write("agensh: interrupted\n")
         return 1
     except AgenshError as error:
-        sys.stderr.write(f"agensh: {error}\n")
+        sys.stderr.write(f"agensh: {printable(str(error))}\n")
         return error.exit_code
     return 0

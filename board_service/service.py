@@ -214,6 +214,15 @@ class BoardService:
             picked, counts = pick(unseen, agent, now, limit)
         return Pending(tuple(notices(picked, counts, name, cursor, head, now)), head)
 
+    def nothing_pending(self, name: str, agent: str) -> int | None:
+        """Return the cursor when it is known in memory that `agent` has acknowledged everything, else None."""
+        board = self._boards.get(name)
+        cursor = self._cursors.get((name, agent))
+        if board is None or cursor is None or cursor != board.feed.head:
+            return None
+        self.metrics.pending_calls += 1
+        return cursor
+
     def new_key(self) -> str:
         """Return the key of a note whose client chose none."""
         return f"i:{uuid.uuid4().hex}"

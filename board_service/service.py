@@ -109,6 +109,7 @@ class BoardService:
                 await board.writer.aclose()
         if self._acks is not None:
             await self._acks.aclose()
+        await self.store.aclose()
 
     async def board(self, name: str) -> OpenBoard:
         """Return a board, read into memory at its first use."""
@@ -234,7 +235,8 @@ class BoardService:
     async def _commit(self, board: OpenBoard, notes: Sequence[Note]) -> Sequence[tuple[Entry, bool]]:
         now = self.clock.time()
         seconds = self.settings.claim_seconds
-        done = await self.store.append(board.name, notes, now, seconds)
+        after = Head(board.feed.head, board.releases)
+        done = await self.store.append(board.name, notes, now, seconds, after=after)
         written = {entry.seq: entry for entry in done.entries}
         try:
             async with board.lock:

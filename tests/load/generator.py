@@ -250,8 +250,9 @@ class _Run:
         self._latencies = [max(arrived[seq]) - sent for seq, sent in written.items()]
         seen = self._seen(time.perf_counter() - started, _cpu() - cpu)
         seen.answer_p50 = percentile(sorted(answers), 0.5)
-        for protocol in (*streams, writer):
-            protocol.close()
+        for stream in streams:
+            stream.close()
+        writer.close()
         return seen
 
     def _seen(self, seconds: float, cpu: float) -> Seen:

@@ -1,4 +1,4 @@
-"""Appending on MySQL with three round trips: one kept connection, straight through the driver.
+"""Appending on MySQL with two round trips: one kept connection, straight through the driver.
 
 It is told where the board stood when it was last looked at. The first statement moves the head from there, which takes
 the board row's lock like any other append and fails to match when another process wrote meanwhile. Whatever goes wrong,
@@ -18,7 +18,7 @@ from pymysql.err import IntegrityError, MySQLError
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from board_service.tables import entries
+from board_service.tables import boards, entries
 
 log = logging.getLogger(__name__)
 
@@ -69,17 +69,18 @@ class Appender:
             self._driver = (await self._connection.get_raw_connection()).driver_connection
         driver = self._driver
         name = _literal(driver, board)
-        # Statements of our own making: numbers, and texts quoted by the driver.
-        await driver.query(
-            f"UPDATE board_boards SET head_seq = {head + len(rows)} WHERE name = {name} AND head_seq = {head}"
-        )
-        if driver.affected_rows() != 1:
-            await driver.rollback()
-            return False
+        # Statements of our own making, numbers and texts quoted by the driver, so that several may go in one message.
+        claim = f"UPDATE {boards.name} SET head_seq = {head + len(rows)} WHERE name = {name} AND head_seq = {head}"
+        pieces = list(_pieces(driver, rows))
         try:
-            for values in _pieces(driver, rows):
+            await driver.query(f"{claim}; {_INSERT}{pieces[0]}")
+            claimed = driver.affected_rows() == 1
+            await driver.next_result()
+            for values in pieces[1:] if claimed else ():
                 await driver.query(_INSERT + values)
-        except IntegrityError:  # a key that is known
+        except IntegrityError:  # a key that is known, or a seq that another process has given away
+            claimed = False
+        if not claimed:
             await driver.rollback()
             return False
         await driver.commit()

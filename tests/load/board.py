@@ -75,9 +75,7 @@ def pending_history(bench: Bench) -> Iterator[Figure]:
     seed_mariadb(bench.mariadb, bench.database, "long", bench.entries)
     short, long = board.polls(WORKERS, "short"), board.polls(WORKERS, "long")
     board.http.get("/board/long/grep", params={"q": "nothing has this"})  # the history is in memory from here on
-    on_short, on_long = bench.alternate(
-        lambda: bench.load(board.server, short), lambda: bench.load(board.server, long)
-    )
+    on_short, on_long = bench.alternate(lambda: bench.load(board.server, short), lambda: bench.load(board.server, long))
     failures("pending_history", on_short, on_long)
     wanted = (at_most(1.2, "ratio"),)
     yield Figure("pending_long_history_p50", _ms(median(on_long, "p50")), "ms", _ms(median(on_short, "p50")), wanted)

@@ -57,7 +57,9 @@ class Figure:
 
     def to_json(self) -> dict[str, Any]:
         """Return what `build/bench.json` holds of it."""
-        rounded = [None if number is None else float(f"{number:.6g}") for number in (self.value, self.floor, self.ratio)]
+        rounded = [
+            None if number is None else float(f"{number:.6g}") for number in (self.value, self.floor, self.ratio)
+        ]
         return {"name": self.name, "value": rounded[0], "unit": self.unit, "floor": rounded[1], "ratio": rounded[2]}
 
 
@@ -84,7 +86,9 @@ def comparison(last: Sequence[dict[str, Any]], figures: Iterable[Figure]) -> lis
             continue
         change = (figure.value / old["value"] - 1) * 100
         ratios = "" if not (old["ratio"] and figure.ratio) else f"  ratio {old['ratio']:.2f} -> {figure.ratio:.2f}"
-        lines.append(f"{figure.name:32} {_short(old['value']):>9} -> {_short(figure.value):>9} {change:+6.0f} %{ratios}")
+        lines.append(
+            f"{figure.name:32} {_short(old['value']):>9} -> {_short(figure.value):>9} {change:+6.0f} %{ratios}"
+        )
     return lines
 
 

@@ -278,7 +278,7 @@ async def run(plan: Plan) -> Seen:
 def request(method: str, path: str, *, token: str = "", body: Any = None) -> str:
     """Return the bytes of a request, as text."""
     data = "" if body is None else json.dumps(body)
-    lines = [f"{method} {path} HTTP/1.1", "Host: bench", "Accept: */*"]
+    lines = [f"{method} {path} HTTP/1.1", "Host: bench", "Accept: application/json, text/event-stream, */*"]
     if token:
         lines.append(f"Authorization: Bearer {token}")
     if data:

@@ -13,7 +13,14 @@ from tests.load.seed import seed_mariadb, seed_sqlite
 
 QUERIES = (
     *("nothing has this", "tabs", "case 777", "segfault&locale", "bench-worker1000&exit 255", "segfault&bench-worker7"),
-    *("case 123456 ", "q", "x&zz", "segfault&none,locale&neither", "not here,nor here,and not here", "exit 7 &width wc"),
+    *(
+        "case 123456 ",
+        "q",
+        "x&zz",
+        "segfault&none,locale&neither",
+        "not here,nor here,and not here",
+        "exit 7 &width wc",
+    ),
 )
 REPEATS = 10
 LOADED_SECONDS = 120.0

@@ -144,7 +144,10 @@ class NodeHost:
             await router.run(shared.run_clock.start_of(index), listeners, grace=self._grace)
         except Exception as error:
             log.error("worker failed", extra={"worker": name}, exc_info=error)
-            router.fail(f"{type(error).__name__}: {error}")
+            cause: BaseException = error
+            while isinstance(cause, BaseExceptionGroup):
+                cause = cause.exceptions[0]
+            router.fail(f"{type(cause).__name__}: {cause}")
 
     def _build_routers(self, shared: Shared) -> None:
         spec = self._info.spec

@@ -33,6 +33,7 @@ from router.tables import cursors, events, turns
 from router.waiting import sleep_or_event
 from router.writer import Writer
 
+_DESK_SOURCES = (Source.MATTERMOST, Source.CONTROL)
 CLAIM_LIMIT = 200  # events a turn takes at most; the rest waits for the next one
 _CHUNK = 100  # rows a statement, below every database's limit of parameters
 
@@ -230,10 +231,10 @@ class EventQueue:
         return count
 
     async def waiting_posts(self) -> list[QueuedEvent]:
-        """Return the chat's events that were not delivered yet, for the desk."""
+        """Return the chat's and the clock's events that were not delivered yet, for the desk."""
         query = (
             select(events)
-            .where(events.c.worker == self.worker, events.c.state == "queued", events.c.source == Source.MATTERMOST)
+            .where(events.c.worker == self.worker, events.c.state == "queued", events.c.source.in_(_DESK_SOURCES))
             .order_by(events.c.id)
         )
         rows = await self._writer.read(lambda connection: connection.execute(query))

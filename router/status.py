@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
+from typing import Any, Protocol
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from agensh.clock import RunClock
-from router.router import Router
 
 
-def status_routes(routers: Mapping[str, Router], token: str, run_id: str, run_clock: RunClock) -> list[Route]:
+class Reporter(Protocol):
+    """What the status needs of a worker."""
+
+    def authorises(self, token: str) -> bool:
+        """Say whether `token` is this worker's own."""
+        ...
+
+    async def status(self) -> dict[str, Any]:
+        """Return what is shown of the worker."""
+        ...
+
+
+def status_routes(routers: Mapping[str, Reporter], token: str, run_id: str, run_clock: RunClock) -> list[Route]:
     """Return `GET /healthz` (open) and `GET /status` (bearer `token`; closed when there is none)."""
 
     async def healthz(_request: Request) -> Response:
@@ -21,7 +33,10 @@ def status_routes(routers: Mapping[str, Router], token: str, run_id: str, run_cl
 
     async def status(request: Request) -> Response:
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        if not token or scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), token.encode()):
+        given = given.strip() if scheme.lower() == "bearer" else ""
+        if not token or not hmac.compare_digest(given.encode(), token.encode()):
+            if given and any(router.authorises(given) for router in routers.values()):
+                return JSONResponse({"error": "This needs the run's node admin token; yours is a worker's."}, 403)
             return JSONResponse(
                 {"error": "Send `Authorization: Bearer <node admin token of the run>`."},
                 status_code=401,

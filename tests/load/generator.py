@@ -42,7 +42,7 @@ class Plan(BaseModel):
     writes: int = 0
     """Fan-out: how many entries are written."""
     spacing: float = 0.0
-    """Fan-out: seconds between two writes."""
+    """Seconds between an answer and the next request of the same client."""
 
 
 class Seen(BaseModel):
@@ -156,6 +156,14 @@ class _Run:
     def _again(self, client: _Client, status: int, body: bytes) -> None:
         self._counted(client, status)
         client.sent_at = 0.0
+        if self._over or client.lost:
+            return
+        if self._plan.spacing:
+            asyncio.get_running_loop().call_later(self._plan.spacing, self._next, client)
+        else:
+            client.send()
+
+    def _next(self, client: _Client) -> None:
         if not self._over and not client.lost:
             client.send()
 

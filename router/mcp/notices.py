@@ -107,8 +107,8 @@ def render_notice(
 ) -> RenderedNotice | None:
     """Return what waits in at most `room` characters; None when nothing waits or not even a count fits.
 
-    Direct messages first (oldest first), then entries by `NOTICE_ORDER` and their seq; the rest is counted, together with
-    `more` that are not given.
+    Direct messages first (oldest first), then entries by `NOTICE_ORDER` and their seq; the rest is counted, together
+    with `more` that are not given.
     """
     rank = {type_: index for index, type_ in enumerate(NOTICE_ORDER)}
     messages = sorted(direct_messages, key=lambda message: (not message.reminder, message.posted_at))

@@ -17,6 +17,11 @@ _CASES = re.compile(r"^(\d+) of (\d+) cases pass", re.MULTILINE)
 _BROKEN = re.compile(r"^FAIL (?P<id>\S+)", re.MULTILINE)
 _PAUSE = 0.2  # seconds before another round after a refusal; doubled
 _LONGEST_PAUSE = 4.0  # seconds
+_HEAD_PATIENCE = 12.0  # seconds that the oldest pull request gets; then it is passed over
+_TURN_PATIENCE = 120.0  # seconds that one landing waits for its turn, in all
+_MOST_BEFORE = 3  # older pull requests with which a landing may still come through when the run winds down
+_CASE_ID = re.compile(r'"id": "([^"]+)"')
+_LISTED = re.compile(r"^#(?P<number>\d+) \[.*\((?P<branch>[^()\s]+)\)$", re.MULTILINE)
 
 
 class Verdict(StrEnum):
@@ -54,6 +59,22 @@ class Check:
     """Tools with a failing case."""
 
 
+def ahead(listing: str, pull: int, kind: str) -> list[int]:
+    """Return the open pull requests of a kind (`area`: they add to the registry) that are older than `pull`."""
+    found = _LISTED.finditer(listing)
+    older = {int(match["number"]) for match in found if match["branch"].partition("/")[2].startswith(f"{kind}-")}
+    return sorted(number for number in older if number < pull)
+
+
+def unique_cases(text: str) -> str:
+    """Keep the first of the cases that share an id: two workers may have numbered theirs alike."""
+    kept: dict[str, str] = {}
+    for line in text.splitlines():
+        found = _CASE_ID.search(line)
+        kept.setdefault(found[1] if found else line, line)
+    return "".join(f"{line}\n" for line in kept.values())
+
+
 def read_check(ok: bool, output: str) -> Check:
     """Read the output of check.py: the count, and the tools whose cases fail (a case id is `<tool>-<number>`)."""
     count = _CASES.search(output)
@@ -63,6 +84,11 @@ def read_check(ok: bool, output: str) -> Check:
 
 class Lander:
     """Lands branches of one clone.
+
+    All who add to the registry change the same lines, so whoever merges puts all the others in conflict. They take
+    turns, oldest pull request first, without a word: each looks at the open ones and lets the older ones go, within
+    bounds, for the owner of an older one may be slow or gone. `hurry` says that the run winds down: then nobody waits,
+    and who has too many before it gives up. `over` says that it ends: then nothing new is tried.
 
     `registry` is the shared file in which both sides of a conflict only add lines; `sources` and `cases` match the
     paths of a tool's own module and of its cases (group `tool`); `react` is called between rounds.
@@ -77,6 +103,9 @@ class Lander:
         cases: re.Pattern[str],
         react: Callable[[], Awaitable[None]],
         clock: Clock,
+        *,
+        hurry: Callable[[], bool] = lambda: False,
+        over: Callable[[], bool] = lambda: False,
     ) -> None:
         self.clone = clone
         self.tools = tools
@@ -84,12 +113,17 @@ class Lander:
         self.sources = sources
         self.cases = cases
         self.react = react
+        self.hurry = hurry
+        self.over = over
         self.clock = clock
 
     def resolve(self, path: str, base: str, ours: str, theirs: str) -> str | None:
         """Resolve a conflict in the registry, and in case files, which grow by lines as well."""
-        if path == self.registry or self.cases.fullmatch(path):
-            return union(base, ours, theirs)
+        merged = union(base, ours, theirs)
+        if path == self.registry:
+            return merged
+        if self.cases.fullmatch(path):
+            return None if merged is None else unique_cases(merged)
         return None
 
     async def check(self, tools: Sequence[str] = ()) -> Check:
@@ -97,11 +131,17 @@ class Lander:
         done = await self.clone.shell.build(["python3", "check.py", *tools], self.clone.path, timeout=_CHECK_LIMIT)
         return read_check(done.ok, done.output)
 
-    async def land(self, branch: str, tool: str, title: str, body: str) -> Landing:
-        """Bring the checked-out branch into main, in a bounded number of rounds."""
+    async def land(
+        self, branch: str, tool: str, title: str, body: str, *, taken: Callable[[], Awaitable[bool]] | None = None
+    ) -> Landing:
+        """Bring the checked-out branch into main, in a bounded number of rounds.
+
+        `taken` says that main has got by another way what the branch brings; then it is not wanted any more.
+        """
         result = Landing(Verdict.STUCK)
         checked = ""
         pause = _PAUSE
+        patience = _TURN_PATIENCE
         main = await self.clone.fetch()
         for _ in range(ROUNDS):
             await self.react()
@@ -116,6 +156,12 @@ class Lander:
             if head == main:
                 result.verdict, result.sha = Verdict.LANDED, main
                 return result
+            if self.over() and result.pull:
+                result.reason = result.reason or "the run ends"
+                return result
+            if taken is not None and await taken():
+                result.reason = "it is on main already"
+                return result
             # Before the check, so that only the merge itself is left to do after it: the shorter that takes, the
             # fewer times somebody else is faster.
             if not await self._offer(branch, title, body, result):
@@ -127,6 +173,11 @@ class Lander:
                     result.verdict, result.reason = Verdict.WRONG, check.summary
                     return result
                 checked = head
+            if self.registry in await self.clone.changed(main, head):
+                patience = await self._await_turn(result.pull, patience)
+                if patience < 0:
+                    result.reason = "the run ends, and too many older pull requests are before mine"
+                    return result
             seen, main = main, await self.clone.fetch()
             if main != seen:
                 result.reason = "others were faster each time"
@@ -137,6 +188,30 @@ class Lander:
             pause = min(_LONGEST_PAUSE, pause * 2)
             main = await self.clone.fetch()
         return result
+
+    async def _await_turn(self, pull: int, patience: float) -> float:
+        """Wait until no older pull request adds to the registry, at most `patience` seconds; return what is left.
+
+        Negative when the turn will not come before the end of the run.
+        """
+        first, since, passed_over = 0, self.clock.monotonic(), set[int]()
+        while patience > 0:
+            listing = (await self.tools.call("forge_pulls")).text
+            older = [number for number in ahead(listing, pull, "area") if number not in passed_over]
+            if not older:
+                break
+            if self.hurry():
+                return -1.0 if len(older) > _MOST_BEFORE else patience
+            now = self.clock.monotonic()
+            if older[0] != first:
+                first, since = older[0], now
+            elif now - since > _HEAD_PATIENCE:
+                passed_over.add(first)
+                continue
+            wait = min(patience, _LONGEST_PAUSE, 0.5 * len(older))
+            await self.clock.sleep(wait)
+            patience -= wait
+        return patience
 
     async def _offer(self, branch: str, title: str, body: str, result: Landing) -> bool:
         """Push the branch and see that it has a pull request; False when that is impossible."""

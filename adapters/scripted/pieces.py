@@ -52,7 +52,17 @@ class Pieces:
         self.desk = desk
         self.clock = clock
         sources, cases = (_pattern(path("TOOL")) for path in (playbook.source_path, playbook.cases_path))
-        self.lander = Lander(clone, tools, playbook.dispatch_path, sources, cases, desk.react, clock)
+        self.lander = Lander(
+            clone,
+            tools,
+            playbook.dispatch_path,
+            sources,
+            cases,
+            desk.react,
+            clock,
+            hurry=lambda: state.winding_down,
+            over=lambda: state.last_call,
+        )
 
     def title(self, tool: str) -> str:
         """Return what a tool's area is about."""
@@ -302,7 +312,8 @@ class Pieces:
         job = self.job
         if not await self.clone.resume(job.branch):
             await self._give_up("my branch is gone")
-        landing = await self.lander.land(job.branch, job.tool, title, f"{body}\n\nClaim {job.claim}.")
+        taken = self._taken if job.kind == "area" else None
+        landing = await self.lander.land(job.branch, job.tool, title, f"{body}\n\nClaim {job.claim}.", taken=taken)
         job.pull = landing.pull or job.pull
         if landing.verdict is Verdict.LANDED:
             job.sha = landing.sha

@@ -6,7 +6,7 @@ WORKERS ?= 8
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format lock clean
+.PHONY: help setup demo test bench lint format lock clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 12
@@ -26,6 +26,9 @@ demo: $(STAMP)  ## A team of WORKERS (8) rebuilds a program, embedded; ends with
 
 test: $(STAMP)  ## Run the whole test suite
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+bench: $(STAMP)  ## Measure against floors of the same run (BENCH="--only NAME --seconds 3"); writes build/bench.json
+	$(BIN)/python -m tests.load $(BENCH)
 
 lint: $(STAMP)  ## ruff, mypy --strict, import-linter
 	$(BIN)/ruff format --check .

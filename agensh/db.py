@@ -27,19 +27,21 @@ POOL_SIZE = 8
 BUSY_TIMEOUT = 20.0  # seconds a SQLite writer waits for its turn
 RETRIES = 6
 _MIGRATING = threading.Lock()  # Alembic keeps the running migration in module globals
-_MYSQL_RETRYABLE = {1205, 1213, 2006, 2013, 2055, 1040, 1927, 4031}
-"""Lock wait, deadlock, gone away, lost connection (2), too many connections, connection killed, idle disconnect."""
+_MYSQL_RETRYABLE = {1020, 1205, 1213, 2006, 2013, 2055, 1040, 1927, 4031}
+"""Changed since the snapshot (MariaDB 11.6 on, REPEATABLE READ), lock wait, deadlock, gone away, lost connection (2),
+too many connections, connection killed, idle disconnect."""
 
 
 class DatabaseUnavailable(AgenshError):
     """The database did not take the operation; nothing was written. Try again in a moment."""
 
 
-def open_engine(url: str, *, pool_size: int = POOL_SIZE) -> AsyncEngine:
+def open_engine(url: str, *, pool_size: int = POOL_SIZE, isolation: str = "READ COMMITTED") -> AsyncEngine:
     """Return an engine for `url`; UsageError for a database that is not supported.
 
     SQLite connections run in WAL mode with `synchronous=FULL` (a commit survives a power cut) and begin every
-    transaction as a writer where asked by `begin_write`. MySQL connections are utf8mb4.
+    transaction as a writer where asked by `begin_write`. MySQL connections are utf8mb4 and run at `isolation`, because
+    it locks least; everything is correct at MySQL's own default, REPEATABLE READ, as well.
     """
     parsed = make_url(url)
     backend = parsed.get_backend_name()
@@ -56,7 +58,7 @@ def open_engine(url: str, *, pool_size: int = POOL_SIZE) -> AsyncEngine:
             max_overflow=0,
             pool_pre_ping=True,
             pool_recycle=1800,
-            isolation_level="READ COMMITTED",
+            isolation_level=isolation,
         )
     raise UsageError(f"database: {backend!r} is not supported; use sqlite+aiosqlite or mysql+aiomysql.")
 

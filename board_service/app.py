@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.security import HTTPBearer
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -20,15 +19,11 @@ from agensh.db import DatabaseUnavailable, open_engine
 from board_service.api import board, health, notes, pending, stream, tokens
 from board_service.auth import TokenBook
 from board_service.database import database_url, prepare
-from board_service.errors import Mistake, Refusal, disk_full, refuse, storage_unavailable
-from board_service.gate import Gate, answer
+from board_service.errors import Mistake, Refusal, refuse
+from board_service.gate import Gate, answer, failed
 from board_service.service import BoardService
 from board_service.settings import BoardSettings
 from board_service.store import Store
-
-log = logging.getLogger(__name__)
-
-_DISK_FULL_CODES = frozenset({1021, 1041, 1114, 3675})  # MySQL: disk full, out of memory, table full, tablespace full
 
 
 def create_app(settings: BoardSettings, *, clock: Clock | None = None) -> FastAPI:
@@ -111,14 +106,4 @@ async def _bug(request: Request, error: Exception) -> Response:
 
 
 async def _database_error(request: Request, error: Exception) -> Response:
-    log.error("the database failed", extra={"path": request.url.path}, exc_info=error)
-    return answer(request, disk_full() if is_disk_full(error) else storage_unavailable())
-
-
-def is_disk_full(error: Exception) -> bool:
-    """Say whether the database failed for want of room."""
-    if not isinstance(error, DBAPIError):
-        return False
-    original = error.orig
-    code = original.args[0] if original is not None and original.args else None
-    return code in _DISK_FULL_CODES or "disk is full" in str(original)
+    return failed(request, error)

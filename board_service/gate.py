@@ -6,24 +6,29 @@ Nothing of a request without a valid token is read, and no body is taken in beyo
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 
-from sqlalchemy.exc import SQLAlchemyError
-from starlette.requests import Request
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agensh.db import DatabaseUnavailable
 from agensh.entries import DETAIL_CAP
 from board_service.auth import Principal, Role, unauthorised
-from board_service.errors import Refusal, refuse, storage_unavailable
+from board_service.errors import Refusal, disk_full, refuse, storage_unavailable
+from board_service.lane import answered
 from board_service.service import BoardService
+
+log = logging.getLogger(__name__)
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 BODY_CAP = 512 * 1024  # bytes; a detail of 64 KiB has at most six times as many when JSON escapes every character
 TOKEN_CAP = 512  # characters
 HEADERS_CAP = 32 * 1024  # bytes
 QUERY_CAP = 16 * 1024  # bytes
+_DISK_FULL_CODES = frozenset({1021, 1041, 1114, 3675})  # MySQL: disk full, out of memory, table full, tablespace full
 
 
 class Gate:
@@ -39,16 +44,21 @@ class Gate:
             return
         request = Request(scope)
         try:
+            caller: Principal | None = None
             if scope["path"] not in OPEN_PATHS:
                 request.state.token = _token(request)
-                request.state.principal = await self._principal(request)
+                request.state.principal = caller = await self._principal(request)
                 _check_rate(request)
             _check_sizes(request)
             body = _Bounded(receive, request.app.state.service.settings.body_seconds)
+            if caller is None or not await answered(scope, body.receive, send, request.app.state.service, caller):
+                await self._app(scope, body.receive, send)
         except Refusal as refusal:
             await answer(request, refusal)(scope, receive, send)
-            return
-        await self._app(scope, body.receive, send)
+        except (SQLAlchemyError, DatabaseUnavailable) as error:
+            await failed(request, error)(scope, receive, send)
+        except ClientDisconnect:
+            pass  # nobody waits for the answer
 
     async def _principal(self, request: Request) -> Principal:
         service: BoardService = request.app.state.service
@@ -71,6 +81,21 @@ def answer(request: Request, refusal: Refusal) -> JSONResponse:
     if refusal.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     return JSONResponse(refusal.body(), refusal.status, headers)
+
+
+def failed(request: Request, error: Exception) -> JSONResponse:
+    """Return the response for an error of the database, whose own words go to the log only."""
+    log.error("the database failed", extra={"path": request.url.path}, exc_info=error)
+    return answer(request, disk_full() if is_disk_full(error) else storage_unavailable())
+
+
+def is_disk_full(error: Exception) -> bool:
+    """Say whether the database failed for want of room."""
+    if not isinstance(error, DBAPIError):
+        return False
+    original = error.orig
+    code = original.args[0] if original is not None and original.args else None
+    return code in _DISK_FULL_CODES or "disk is full" in str(original)
 
 
 def _token(request: Request) -> str:

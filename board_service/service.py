@@ -18,6 +18,7 @@ from agensh.ratelimit import Rate, RateLimiter
 from board_service.auth import TokenBook
 from board_service.board import Note, is_shown
 from board_service.errors import refuse, storage_unavailable
+from board_service.history import BLOCK, History
 from board_service.metrics import Metrics
 from board_service.notices import Notice, notices, pick
 from board_service.overlap import Overlap, overlaps
@@ -29,6 +30,7 @@ from board_service.writer import GroupWriter
 log = logging.getLogger(__name__)
 
 CATCH_UP = 1000  # entries read from the database at a time
+LOAD_WAIT = 1.0  # seconds between two tries to read the history while the database is away
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +58,17 @@ def shown_entry(entry: Entry, now: float) -> dict[str, Any]:
 class OpenBoard:
     """One board in memory."""
 
-    def __init__(self, name: str, feed: Feed, claims: list[Entry], releases: int) -> None:
+    def __init__(self, name: str, feed: Feed, history: History, claims: list[Entry], releases: int) -> None:
         self.name = name
         self.feed = feed
+        self.history = history
         self.claims = {claim.seq: claim for claim in claims}
         self.releases = releases
         self.lock = asyncio.Lock()
         """Held while the memory is brought up to date."""
         self.writer: GroupWriter[Note, tuple[Entry, bool]] | None = None
+        self.loading: asyncio.Task[None] | None = None
+        """Fetches the older history."""
 
     def active_claims(self, now: float) -> list[Entry]:
         """Return the claims that stand, ascending."""
@@ -108,10 +113,14 @@ class BoardService:
             self._follower.cancel()
             await asyncio.gather(self._follower, return_exceptions=True)
         for board in self._boards.values():
+            if board.loading is not None:
+                board.loading.cancel()
+                await asyncio.gather(board.loading, return_exceptions=True)
             if board.writer is not None:
                 await board.writer.aclose()
         if self._acks is not None:
             await self._acks.aclose()
+        await self.store.aclose()
 
     async def board(self, name: str) -> OpenBoard:
         """Return a board, read into memory at its first use."""
@@ -128,7 +137,11 @@ class BoardService:
                 claims = await self.store.claims(name, self.clock.time())
                 last = tail[-1].seq if tail else 0
                 feed = Feed(tail, last, self.settings.ring_entries)
-                found = self._boards[name] = OpenBoard(name, feed, claims, head.releases)
+                history = History(feed.floor, self.settings.grep_megabytes * 1_000_000)
+                history.extend(tail)
+                found = self._boards[name] = OpenBoard(name, feed, history, claims, head.releases)
+                if history.floor > 0:
+                    found.loading = asyncio.create_task(self._load_history(name, history))
                 if self.stopping:
                     feed.close()
         return found
@@ -171,6 +184,20 @@ class BoardService:
         elif recent is None:
             shown = await self.store.after(name, after, limit, type_=type_, shown_at=now)
         return shown[:limit], head
+
+    async def grep(self, name: str, terms: Sequence[Sequence[str]], before: int | None, limit: int) -> list[Entry]:
+        """Return entries that contain every term of at least one group, newest first; terms are in folded case."""
+        board = await self.board(name)
+        seqs, floor = await board.history.search(terms, before, limit)
+        known = {entry.seq: entry for seq in seqs for entry in board.feed.after(seq - 1, 1) or ()}
+        missing = [seq for seq in seqs if seq not in known]
+        if missing:
+            known |= {entry.seq: entry for entry in await self.store.listed(name, missing)}
+        listed = [known[seq] for seq in seqs]
+        if floor > 0 and len(listed) < limit:  # what is not in memory
+            older = min(floor + 1, before or floor + 1)
+            listed += await self.store.grep(name, terms, older, limit - len(listed))
+        return listed
 
     async def unfold(self, name: str, seq: int) -> tuple[Entry, str]:
         """Return an entry and its detail; Refusal (404) when there is none."""
@@ -217,6 +244,15 @@ class BoardService:
             picked, counts = pick(unseen, agent, now, limit)
         return Pending(tuple(notices(picked, counts, name, cursor, head, now)), head)
 
+    def nothing_pending(self, name: str, agent: str) -> int | None:
+        """Return the cursor when it is known in memory that `agent` has acknowledged everything, else None."""
+        board = self._boards.get(name)
+        cursor = self._cursors.get((name, agent))
+        if board is None or cursor is None or cursor != board.feed.head:
+            return None
+        self.metrics.pending_calls += 1
+        return cursor
+
     def new_key(self) -> str:
         """Return the key of a note whose client chose none."""
         return f"i:{uuid.uuid4().hex}"
@@ -228,7 +264,8 @@ class BoardService:
     async def _commit(self, board: OpenBoard, notes: Sequence[Note]) -> Sequence[tuple[Entry, bool]]:
         now = self.clock.time()
         seconds = self.settings.claim_seconds
-        done = await self.store.append(board.name, notes, now, seconds)
+        after = Head(board.feed.head, board.releases)
+        done = await self.store.append(board.name, notes, now, seconds, after=after)
         written = {entry.seq: entry for entry in done.entries}
         try:
             async with board.lock:
@@ -250,6 +287,7 @@ class BoardService:
         fresh = [entry for entry in fresh if entry.seq > board.feed.head]
         board.claims.update({entry.seq: entry for entry in fresh if entry.type is EntryType.CLAIM and entry.active})
         board.feed.extend(fresh)
+        board.history.extend(fresh)
 
     async def _catch_up(self, board: OpenBoard) -> None:
         """Take over whatever the database has and the memory has not."""
@@ -265,6 +303,21 @@ class BoardService:
                 board.claims = {claim.seq: claim for claim in claims}
                 board.feed.keep_claims(board.claims)
                 board.releases = head.releases
+
+    async def _load_history(self, name: str, history: History) -> None:
+        """Bring the older history into memory, block by block backwards, as far as there is room."""
+        while history.floor > 0 and not history.full:
+            until = history.floor
+            after = max(0, until - BLOCK)
+            try:
+                text = await self.store.folded(name, after, until)
+            except (SQLAlchemyError, DatabaseUnavailable):
+                log.warning("history not loaded yet", extra={"board": name, "until": until}, exc_info=True)
+                await self.clock.sleep(LOAD_WAIT)
+                continue
+            if not history.prepend(text, until - after):
+                log.error("history is not gapless; grep reads it from the database", extra={"board": name})
+                return
 
     async def _save_cursors(self, acks: Sequence[tuple[str, str, int]]) -> Sequence[None]:
         moved: dict[tuple[str, str], int] = {}

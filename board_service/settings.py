@@ -25,6 +25,9 @@ class BoardSettings(BaseSettings):
         default=THRESHOLD, ge=0, le=100, description="Similarity (0 to 100) from which two claims count as look-alikes."
     )
     ring_entries: int = Field(default=8192, ge=1, description="Recent entries a board keeps in memory.")
+    grep_megabytes: int = Field(
+        default=256, ge=1, description="Megabytes of text a board keeps in memory for grep; older entries are read."
+    )
     queue_notes: int = Field(default=1024, ge=1, description="Notes that may wait for the writer of a board.")
     batch_notes: int = Field(default=128, ge=1, le=1000, description="Notes written in one transaction at most.")
     pending_notices: int = Field(default=20, ge=1, le=500, description="Entries one pending answer shows at most.")

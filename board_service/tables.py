@@ -51,6 +51,7 @@ entries = Table(
     Column("note_key", String(160), nullable=False),
     UniqueConstraint("board", "worker", "note_key", name="board_entries_key"),
     Index("board_entries_type", "board", "type", "seq"),
+    Index("board_entries_expiry", "board", "expires_at"),
     **_MYSQL,
 )
 

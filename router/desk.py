@@ -15,6 +15,7 @@ Contract:
 
 from __future__ import annotations
 
+import heapq
 import json
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -34,6 +35,7 @@ from router.tables import notices
 from router.writer import Writer
 
 CURSOR = "board"
+SHORTEST_LINE = 20  # characters; `[w/FACT +0.0m] x (G1)` has more
 REMINDERS = frozenset({Kind.WIND_DOWN, Kind.LAST_CALL})
 ANNOUNCED = REMINDERS | {Kind.DIRECT_MESSAGE}
 """The events that become notices."""
@@ -93,15 +95,27 @@ class Desk:
             (event.id, event) for event in events if event.source is Source.MATTERMOST or event.kind in REMINDERS
         )
 
+    def waiting(self) -> bool:
+        """See `NoticeDesk.waiting`."""
+        return bool(self._messages) or self._feed.head > self._cursor
+
     def collect(self, room: int) -> Notice | None:
         """See `NoticeDesk.collect`."""
         direct = [event for event in self._messages.values() if event.kind in ANNOUNCED]
         if not direct and self._feed.head <= self._cursor:
             return None
-        entries = sorted(self._pending(), key=lambda entry: (_RANK[entry.type], entry.seq))
-        if not direct and not entries:
+        pending = self._pending()
+        if not direct and not pending:
             return None
-        rendered = render_notice([_message(event) for event in direct], entries, room=room, now=self._clock.time())
+        # Thousands may wait; only as many as can fit are put in order and into words.
+        entries = heapq.nsmallest(room // SHORTEST_LINE + 1, pending, key=lambda entry: (_RANK[entry.type], entry.seq))
+        rendered = render_notice(
+            [_message(event) for event in direct],
+            entries,
+            room=room,
+            now=self._clock.time(),
+            more=len(pending) - len(entries),
+        )
         if rendered is None:
             return None
         shown = set(rendered.shown)

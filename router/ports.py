@@ -44,6 +44,10 @@ class NoticeDesk(Protocol):
         """The worker's next call or the end of its turn proved that everything handed out so far arrived."""
         ...
 
+    def waiting(self) -> bool:
+        """Say whether there may be something to collect; costs next to nothing."""
+        ...
+
     def collect(self, room: int) -> Notice | None:
         """Return what is pending in at most `room` characters and remember it as handed out; None when nothing is.
 

@@ -12,6 +12,7 @@ number of failures of the database.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -30,6 +31,7 @@ T = TypeVar("T")
 Operation = Callable[[AsyncConnection], Awaitable[T]]
 
 BATCH = 200  # operations a transaction at most
+GATHER = 0.05  # seconds in which unwaited operations come together; a killed host loses as much of its record
 BACKLOG = 100_000  # unwaited operations kept while the database is away; the oldest give way
 RETRY_WAIT = 1.0  # seconds between tries of unwaited operations
 SUSPECT = 10  # tries of one unwaited operation after which it may be at fault itself
@@ -63,6 +65,8 @@ class Writer:
         self._unwaited = 0
         self._dropped = 0
         self._work = asyncio.Event()
+        self._awaited = asyncio.Event()
+        """Somebody waits for an operation, or the writer is to end."""
         self._closing = False
 
     async def submit(self, operation: Operation[T]) -> T:
@@ -75,6 +79,7 @@ class Writer:
             raise DatabaseUnavailable("The node host is stopping; nothing was written.")
         waiter: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self._jobs.append(_Job(operation, waiter))
+        self._awaited.set()
         self._work.set()
         return await waiter
 
@@ -109,7 +114,10 @@ class Writer:
                 if self._closing:
                     return
                 self._work.clear()
+                self._awaited.clear()
                 continue
+            if len(self._jobs) == self._unwaited:
+                await self._gather()
             batch = [self._jobs.popleft() for _ in range(min(BATCH, len(self._jobs)))]
             left = await self._write(batch)
             self._unwaited -= sum(job.waiter is None for job in batch) - len(left)
@@ -125,7 +133,14 @@ class Writer:
     def close(self) -> None:
         """Let `run` end once everything is written."""
         self._closing = True
+        self._awaited.set()
         self._work.set()
+
+    async def _gather(self) -> None:
+        """Let records come together for a moment: each tool call makes some, and nobody waits for them."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GATHER):
+                await self._awaited.wait()
 
     async def _write(self, batch: list[_Job]) -> list[_Job]:
         """Write a batch; return the records that have to be tried again later, in order."""

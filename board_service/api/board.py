@@ -64,7 +64,7 @@ async def grep(
 ) -> dict[str, Any]:
     """Search content and worker of all entries ever written, newest first."""
     caller.may_read(board)
-    found = await service.store.grep(board, grep_terms(q), before, limit + 1)
+    found = await service.grep(board, grep_terms(q), before, limit + 1)
     page, more = found[:limit], len(found) > limit
     now = service.clock.time()
     return {

@@ -10,9 +10,10 @@ from pydantic import BaseModel, Field
 
 from agensh.entries import EntryType
 from board_service.api.deps import BoardName, Caller, EntryOut, EntrySeq, Service, access, errors
+from board_service.auth import Principal
 from board_service.board import check_note, client_key
 from board_service.errors import refuse
-from board_service.service import shown_entry
+from board_service.service import BoardService, shown_entry
 
 router = APIRouter(tags=["notes"])
 
@@ -77,12 +78,19 @@ async def write(
 ) -> dict[str, Any]:
     """Write a note. The author is the token's owner. Every mistake of the note is listed at once."""
     caller.may_write(board)
-    body = _json_object(await request.body())
-    thread_id = body.get("thread_id")
+    return await admit(service, caller, board, idempotency_key, await request.body())
+
+
+async def admit(
+    service: BoardService, caller: Principal, board: str, idempotency_key: str | None, body: bytes
+) -> dict[str, Any]:
+    """Write the note in `body` for a caller who may write, and return the answer."""
+    note = _json_object(body)
+    thread_id = note.get("thread_id")
     if thread_id is not None and thread_id != caller.name:
         raise refuse(403, "thread_id", f"thread_id: {thread_id!a} is not {caller.name!r}, the owner of your token.")
     key = client_key(idempotency_key) or service.new_key()
-    done = await service.write(board, check_note(body, caller.name, key))
+    done = await service.write(board, check_note(note, caller.name, key))
     return {
         "status": "admitted",
         "reason": None,

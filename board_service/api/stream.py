@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator
+from dataclasses import replace
+from functools import lru_cache
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request
@@ -14,8 +16,9 @@ from starlette.types import Message, Send
 from agensh.entries import Entry
 from board_service.api.board import SEQ_MAX
 from board_service.api.deps import BoardName, Caller, Service, access, errors
+from board_service.board import is_shown
 from board_service.errors import refuse
-from board_service.service import BoardService, OpenBoard, shown_entry
+from board_service.service import BoardService, OpenBoard
 
 router = APIRouter(tags=["stream"])
 
@@ -104,5 +107,11 @@ async def _events(service: BoardService, board: OpenBoard, after: int, token: st
 
 
 def _event(entry: Entry, now: float) -> str:
+    shown = is_shown(entry, now)
+    return _text(entry if entry.active == shown else replace(entry, active=shown))
+
+
+@lru_cache(maxsize=2048)  # every subscriber gets the same text of a new entry
+def _text(entry: Entry) -> str:
     # ASCII only: some readers end a line at any Unicode line separator.
-    return f"id: {entry.seq}\nevent: entry\ndata: {json.dumps(shown_entry(entry, now), separators=(',', ':'))}\n\n"
+    return f"id: {entry.seq}\nevent: entry\ndata: {json.dumps(entry.to_json(), separators=(',', ':'))}\n\n"

@@ -103,18 +103,19 @@ def _tail(count: int, fetch: str) -> str:
 
 
 def render_notice(
-    direct_messages: Sequence[PendingMessage], entries: Iterable[Entry], *, room: int, now: float
+    direct_messages: Sequence[PendingMessage], entries: Iterable[Entry], *, room: int, now: float, more: int = 0
 ) -> RenderedNotice | None:
     """Return what waits in at most `room` characters; None when nothing waits or not even a count fits.
 
-    Direct messages first (oldest first), then entries by `NOTICE_ORDER` and their seq; the rest is counted.
+    Direct messages first (oldest first), then entries by `NOTICE_ORDER` and their seq; the rest is counted, together
+    with `more` that are not given.
     """
     rank = {type_: index for index, type_ in enumerate(NOTICE_ORDER)}
     messages = sorted(direct_messages, key=lambda message: (not message.reminder, message.posted_at))
     ordered = sorted(entries, key=lambda entry: (rank[entry.type], entry.seq))
     lines = [(message.ref, message_line(message, now)) for message in messages]
     lines += [(f"g{entry.seq}", entry_line(entry, now)) for entry in ordered]
-    return compose(lines, room=room)
+    return compose(lines, room=room, more=more)
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,6 +159,9 @@ class Endpoint:
                 ended_at=self._clock.time(),
             )
         )
+        if not worker.desk.waiting():
+            block = types.TextContent(type="text", text=reply.text)
+            return types.CallToolResult(content=[block], is_error=reply.is_error)
         result = text_result(reply)
         placement = place(result, room=self._room)
         # An answer nobody waits for any more proves nothing: what it would show stays pending.

@@ -34,12 +34,18 @@ def server() -> Iterator[MariaDb]:
         yield running
 
 
-@pytest.fixture(params=["sqlite", "mariadb"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+@pytest.fixture(params=["sqlite", "mariadb", "mariadb at REPEATABLE READ"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
+    """URL and isolation."""
     if request.param == "sqlite":
-        return sqlite_url(tmp_path / "runtime.sqlite3")
-    database: MariaDb = request.getfixturevalue("server")
-    return database.new_database()
+        return sqlite_url(tmp_path / "runtime.sqlite3"), ""
+    server: MariaDb = request.getfixturevalue("server")
+    return server.new_database(), "REPEATABLE READ" if "REPEATABLE" in request.param else "READ COMMITTED"
+
+
+@pytest.fixture
+def url(database: tuple[str, str]) -> str:
+    return database[0]
 
 
 @pytest.fixture
@@ -48,8 +54,9 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-async def writer(url: str, clock: ManualClock) -> AsyncIterator[Writer]:
-    async with open_writer(url, clock) as writer:
+async def writer(database: tuple[str, str], clock: ManualClock) -> AsyncIterator[Writer]:
+    url, isolation = database
+    async with open_writer(url, clock, isolation=isolation) as writer:
         yield writer
 
 

@@ -62,8 +62,11 @@ def _free_port() -> int:
 
 
 @contextmanager
-def running_mariadb() -> Iterator[MariaDb]:
-    """Start a server and stop it at the end of the block; skips the test when it is not installed."""
+def running_mariadb(*options: str) -> Iterator[MariaDb]:
+    """Start a server and stop it at the end of the block; skips the test when it is not installed.
+
+    `options` go after the small ones of tests.
+    """
     server = find("mariadbd", "mysqld")
     install = find("mariadb-install-db", "mysql_install_db")
     if server is None or install is None:
@@ -104,6 +107,7 @@ def running_mariadb() -> Iterator[MariaDb]:
                     "--skip-log-bin",
                     "--innodb-buffer-pool-size=32M",
                     "--innodb-log-file-size=16M",
+                    *options,
                     *account,
                 ],
                 stdout=output,

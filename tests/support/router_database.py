@@ -13,10 +13,10 @@ from router.writer import Writer
 
 
 @asynccontextmanager
-async def open_writer(url: str, clock: Clock) -> AsyncIterator[Writer]:
-    """Migrate the database and run a writer on it."""
+async def open_writer(url: str, clock: Clock, *, isolation: str = "READ COMMITTED") -> AsyncIterator[Writer]:
+    """Migrate the database and run a writer on it, on MySQL at `isolation`."""
     await asyncio.to_thread(migrate, url, MIGRATIONS, version_table=VERSION_TABLE)
-    engine = open_engine(url)
+    engine = open_engine(url, isolation=isolation)
     writer = Writer(engine, clock)
     task = asyncio.create_task(writer.run())
     try:

@@ -29,6 +29,9 @@ class MemoryDesk:
         self.acknowledged += self.handed_out
         self.handed_out.clear()
 
+    def waiting(self) -> bool:
+        return bool(self.messages or self.entries)
+
     def collect(self, room: int) -> Notice | None:
         gone = {*self.handed_out, *self.acknowledged}
         rendered = render_notice(

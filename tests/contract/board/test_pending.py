@@ -80,5 +80,5 @@ async def test_with_nothing_new_it_touches_no_database(serve: Serve) -> None:
         for _ in range(3):
             assert (await api.get("/pending/w2", "w2", ack=1)).json()["notices"] == []
         assert statements == []
-        await api.note("FACT", "y")  # the counter does count
+        await api.get("/board/main/note/G1")  # the counter does count
         assert statements

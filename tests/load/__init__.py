@@ -1,0 +1,1 @@
+"""Benchmarks: `python -m tests.load`. Not collected by pytest."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -33,6 +34,9 @@ class WorkerClients:
 
 class Listener(Protocol):
     """Turns what one source shows into events, until it is cancelled."""
+
+    live: asyncio.Event
+    """Set while the source is heard."""
 
     async def run(self) -> None:
         """Listen."""
@@ -74,7 +78,8 @@ FASTEST = 10.0  # seconds
 class ServiceBackends:
     """The real services of a run. One connection pool a service serves all workers of the node."""
 
-    def __init__(self, info: RunInfo, secrets: RunSecrets, clock: Clock) -> None:
+    def __init__(self, info: RunInfo, secrets: RunSecrets, clock: Clock, *, workers: int | None = None) -> None:
+        """`workers` says how many of the run's workers this host runs (all by default)."""
         self._info = info
         self._secrets = secrets
         self._clock = clock
@@ -82,7 +87,7 @@ class ServiceBackends:
         self._chat_http = new_http_client(limits=CONNECTIONS)
         self._forge_http = new_http_client(limits=CONNECTIONS)
         # Every worker holds one event stream of the forge open; no request may wait behind those.
-        streams = 2 * len(secrets.workers)
+        streams = 2 * (len(secrets.workers) if workers is None else workers)
         self._events_http = new_http_client(
             limits=httpx.Limits(max_connections=streams + 8, max_keepalive_connections=8)
         )

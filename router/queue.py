@@ -284,6 +284,17 @@ class EventQueue:
         return due
 
 
+async def depths(writer: Writer, workers: Sequence[str]) -> dict[str, Depth]:
+    """Return how much waits for each of `workers`; who has nothing waiting is left out. One query for all."""
+    query = (
+        select(events.c.worker, func.count(), func.min(events.c.observed_at))
+        .where(events.c.worker.in_(workers), events.c.state.in_(("queued", "in_flight")))
+        .group_by(events.c.worker)
+    )
+    rows = await writer.read(lambda connection: connection.execute(query))
+    return {worker: Depth(int(count), oldest) for worker, count, oldest in rows}
+
+
 _NOT_HANDED_OUT: dict[str, Any] = {"turn_id": None, "via": None}
 _QUEUED = events.c.state == "queued"
 _IN_FLIGHT = events.c.state == "in_flight"

@@ -4,20 +4,49 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from agensh.clock import RunClock
+from router.feed import BoardFeed
+from router.queue import Depth, depths
 from router.router import Router
+from router.writer import Writer
 
 
-def status_routes(routers: Mapping[str, Router], token: str, run_id: str, run_clock: RunClock) -> list[Route]:
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """What a node host can say of itself."""
+
+    run_id: str
+    run_clock: RunClock
+    routers: Mapping[str, Router]
+    feed: BoardFeed
+    writer: Writer
+
+    async def read(self) -> dict[str, Any]:
+        """Return it as plain data; one query, however many workers there are."""
+        waiting = await depths(self.writer, list(self.routers))
+        empty = Depth(0, None)
+        return {
+            "run": self.run_id,
+            "t0": self.run_clock.t0,
+            "deadline": self.run_clock.deadline,
+            "feed": {"head": self.feed.head, "connected": self.feed.connected},
+            "unwritten": self.writer.backlog,
+            "workers": [router.status(waiting.get(name, empty)) for name, router in self.routers.items()],
+        }
+
+
+def status_routes(node: NodeStatus, token: str) -> list[Route]:
     """Return `GET /healthz` (open) and `GET /status` (bearer `token`; closed when there is none)."""
 
     async def healthz(_request: Request) -> Response:
-        return JSONResponse({"status": "ok", "run": run_id})
+        return JSONResponse({"status": "ok", "run": node.run_id})
 
     async def status(request: Request) -> Response:
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
@@ -27,7 +56,6 @@ def status_routes(routers: Mapping[str, Router], token: str, run_id: str, run_cl
                 status_code=401,
                 headers={"www-authenticate": 'Bearer realm="agensh"'},
             )
-        workers = [await router.status() for router in routers.values()]
-        return JSONResponse({"run": run_id, "t0": run_clock.t0, "deadline": run_clock.deadline, "workers": workers})
+        return JSONResponse(await node.read())
 
     return [Route("/healthz", healthz, methods=["GET"]), Route("/status", status, methods=["GET"])]

@@ -85,7 +85,9 @@ def playbook() -> Playbook:
             Defect(4, "wide", "x" * 200, "e", "f"),
         )
     }
-    return Playbook(Path("nowhere"), (AREAS[0],), "core", "src/dispatch.py", "src/tools/{tool}.py", "tests/{tool}.jsonl", faults)
+    return Playbook(
+        Path("nowhere"), (AREAS[0],), "core", "src/dispatch.py", "src/tools/{tool}.py", "tests/{tool}.jsonl", faults
+    )
 
 
 @pytest.mark.parametrize(

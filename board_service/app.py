@@ -63,8 +63,8 @@ def create_app(settings: BoardSettings, *, clock: Clock | None = None) -> FastAP
         redoc_url=None,
     )
     bearer = [Depends(HTTPBearer(auto_error=False, description="A token made with `agensh board token`."))]
-    app.include_router(health.router)
-    for module in (notes, pending, tokens, stream, board):
+    app.include_router(health.open_router)
+    for module in (health, notes, pending, tokens, stream, board):
         app.include_router(module.router, dependencies=bearer)
     app.add_middleware(Gate)
     app.add_exception_handler(Refusal, _refused)

@@ -5,7 +5,8 @@ Contract:
   first. A worker's own entries, expired and released claims are never shown.
 - What was handed out counts as shown only when the worker's next call or the end of its turn proves that it arrived
   (`acknowledge`). Until then a crash makes it pending again.
-- Mid-turn, direct messages come first, then FAIL, CLAIM, FACT, OBSERVED, PATCH_SUMMARY; what does not fit stays pending
+- Mid-turn, the reminders of the run's clock come first (a turn may be longer than what is left of the run), then direct
+  messages, then FAIL, CLAIM, FACT, OBSERVED, PATCH_SUMMARY; what does not fit stays pending
   and is counted. A turn's context moves past everything: what it leaves out is counted there, with the call that
   reads it.
 - `collect` and `acknowledge` cost no I/O: positions live in memory, and the node host saves them once a second. A crash
@@ -19,7 +20,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import insert, update
+from sqlalchemy import update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agensh.clock import Clock
@@ -30,9 +31,12 @@ from router.mcp.notices import PendingMessage, render_notice
 from router.ports import Notice
 from router.queue import EventQueue, QueuedEvent
 from router.tables import notices
-from router.writer import Writer
+from router.writer import Merge, Writer, row_inserts
 
 CURSOR = "board"
+REMINDERS = frozenset({Kind.WIND_DOWN, Kind.LAST_CALL})
+ANNOUNCED = REMINDERS | {Kind.DIRECT_MESSAGE}
+"""The events that become notices."""
 _RANK = {type_: rank for rank, type_ in enumerate(NOTICE_ORDER)}
 
 
@@ -70,7 +74,8 @@ class Desk:
         """Handed out, not acknowledged."""
         self._hand_outs: list[_HandOut] = []
         self._messages: dict[int, QueuedEvent] = {}
-        """Chat events that wait in the queue: direct messages become notices, the others are withdrawn when read."""
+        """Chat events and reminders that wait in the queue: direct messages and reminders become notices, the other
+        chat events are withdrawn when read."""
         self._turn_id: int | None = None
         self._saved = ""
 
@@ -83,12 +88,14 @@ class Desk:
         self.expect(messages)
 
     def expect(self, events: Iterable[QueuedEvent]) -> None:
-        """Chat events are in the queue now."""
-        self._messages.update((event.id, event) for event in events if event.source is Source.MATTERMOST)
+        """Chat events and control events are in the queue now."""
+        self._messages.update(
+            (event.id, event) for event in events if event.source is Source.MATTERMOST or event.kind in REMINDERS
+        )
 
     def collect(self, room: int) -> Notice | None:
         """See `NoticeDesk.collect`."""
-        direct = [event for event in self._messages.values() if event.kind is Kind.DIRECT_MESSAGE]
+        direct = [event for event in self._messages.values() if event.kind in ANNOUNCED]
         if not direct and self._feed.head <= self._cursor:
             return None
         entries = sorted(self._pending(), key=lambda entry: (_RANK[entry.type], entry.seq))
@@ -116,7 +123,7 @@ class Desk:
         self._hand_outs.clear()
         self._advance()
         now = self._clock.time()
-        self._writer.record(lambda connection: _acknowledged(connection, keys, now))
+        self._writer.record_item(_ACKNOWLEDGED, (keys, now))
         self._queue.note_acknowledged(messages)
 
     def worker_read(self, sender: str, before: float, limit: int) -> None:
@@ -130,7 +137,7 @@ class Desk:
             for event in self._messages.values()
             if event.observed_at <= before
             and (
-                event.kind is not Kind.DIRECT_MESSAGE
+                event.kind not in ANNOUNCED
                 if not sender
                 else event.kind is Kind.DIRECT_MESSAGE and event.body.get("author") == sender
             )
@@ -187,7 +194,7 @@ class Desk:
     def oldest_unseen(self) -> float | None:
         """Return when the oldest thing was posted that the worker has not been shown."""
         times = [entry.created_at for entry in self._pending()]
-        times += [event.observed_at for event in self._messages.values() if event.kind is Kind.DIRECT_MESSAGE]
+        times += [event.observed_at for event in self._messages.values() if event.kind in ANNOUNCED]
         return min(times, default=None)
 
     def _pending(self) -> list[Entry]:
@@ -228,10 +235,10 @@ class Desk:
     def _record(self, key: str, entries: Sequence[Entry], messages: Sequence[QueuedEvent], *, via: str) -> None:
         row = {"hand_out": key, "worker": self.worker, "shown_at": self._clock.time(), "via": via}
         rows = [row | {"ref": f"g{entry.seq}", "kind": "entry", "posted_at": entry.created_at} for entry in entries] + [
-            row | {"ref": event.ref, "kind": "direct_message", "posted_at": event.observed_at} for event in messages
+            row | {"ref": event.ref, "kind": _notice_kind(event), "posted_at": event.observed_at} for event in messages
         ]
         if rows:
-            self._writer.record(lambda connection: connection.execute(insert(notices), rows))
+            self._writer.record_item(_NOTICES, rows)
 
 
 def _message(event: QueuedEvent) -> PendingMessage:
@@ -240,8 +247,24 @@ def _message(event: QueuedEvent) -> PendingMessage:
         sender=str(event.body.get("author", "")),
         text=str(event.body.get("text") or event.summary),
         posted_at=event.observed_at,
+        reminder=event.kind in REMINDERS,
     )
 
 
-async def _acknowledged(connection: AsyncConnection, keys: list[str], now: float) -> None:
-    await connection.execute(update(notices).where(notices.c.hand_out.in_(keys)).values(acked_at=now))
+def _notice_kind(event: QueuedEvent) -> str:
+    return "reminder" if event.kind in REMINDERS else "direct_message"
+
+
+async def _acknowledge_all(connection: AsyncConnection, items: Sequence[tuple[list[str], float]]) -> Sequence[None]:
+    # One time for all that one transaction takes: they differ by milliseconds.
+    keys = [key for keys, _ in items for key in keys]
+    now = max(now for _, now in items)
+    for start in range(0, len(keys), _CHUNK):
+        chosen = notices.c.hand_out.in_(keys[start : start + _CHUNK])
+        await connection.execute(update(notices).where(chosen).values(acked_at=now))
+    return [None] * len(items)
+
+
+_CHUNK = 500  # keys a statement
+_NOTICES = row_inserts(notices)
+_ACKNOWLEDGED = Merge(_acknowledge_all, last=True)

@@ -153,6 +153,10 @@ class Dispatcher:
             except TimeoutError:
                 log.error("turn could not be settled", extra={"worker": self.worker})
 
+    async def close(self) -> None:
+        """End the CLI, whatever state the worker is in; safe to call twice."""
+        await self._adapter.stop()
+
     async def _next_turn(self) -> None:
         self.state = State.IDLE
         self._timers.now_idle(self.turn_id)

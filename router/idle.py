@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from agensh.clock import Clock, RunClock
+from prompts import render
 from router.events import Kind, NewEvent, Priority, Source
+from router.prompt import duration
 from router.queue import Depth
 from router.waiting import sleep_or_event, surely
 
@@ -101,7 +103,10 @@ class Timers:
             await self._clock.sleep(due - self._clock.time())
             # A host that was away until the next reminder was due leaves this one out.
             if self._clock.time() < max(until, due + 0.001):
-                await self._put(control_event(kind, str(kind), self._clock.time()))
+                now = self._clock.time()
+                # The text of a notice: a running turn hears of it with its next tool result.
+                text = render(f"{kind}_notice.md", left=duration(clock.left(now))).strip()
+                await self._put(control_event(kind, str(kind), now, text=text))
 
     async def _watch_idleness(self) -> None:
         while True:

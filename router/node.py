@@ -106,7 +106,9 @@ class NodeHost:
             shared = await self._shared(writer, run_clock, feed)
             app = create_mcp_app(self.routers, clock=self._clock, notice_chars=self._info.spec.delivery.notice_chars)
             status = NodeStatus(self._info.run_id, run_clock, self.routers, feed, writer)
-            app.router.routes.extend(status_routes(status, self._secrets.node_admin))
+            app.router.routes.extend(
+                status_routes(self.routers, self._secrets.node_admin, self._info.run_id, status.read)
+            )
             async with _listening(app, self._place.url):
                 await self._work(shared)
         if run_clock.left(self._clock.time()) <= 0:
@@ -146,7 +148,10 @@ class NodeHost:
             await router.run(shared.run_clock.start_of(index), listeners, grace=self._grace)
         except Exception as error:
             log.error("worker failed", extra={"worker": name}, exc_info=error)
-            router.fail(f"{type(error).__name__}: {error}")
+            cause: BaseException = error
+            while isinstance(cause, BaseExceptionGroup):
+                cause = cause.exceptions[0]
+            router.fail(f"{type(cause).__name__}: {cause}")
 
     def _build_routers(self, shared: Shared) -> None:
         spec = self._info.spec
@@ -237,8 +242,7 @@ class NodeHost:
         unsaved = {name: value for name, router in self.routers.items() if (value := router.desk.unsaved()) is not None}
 
         async def operation(connection: AsyncConnection) -> None:
-            for name, value in unsaved.items():
-                await write_cursors(connection, name, {CURSOR: value})
+            await write_cursors(connection, {(name, CURSOR): value for name, value in unsaved.items()})
 
         if unsaved:
             writer.record(operation)

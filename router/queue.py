@@ -22,19 +22,22 @@ import json
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, case, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Executable, Row, and_, case, delete, func, insert, select, update
+from sqlalchemy.dialects import mysql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agensh.clock import Clock
 from router.events import Kind, NewEvent, Priority, Source
 from router.tables import cursors, events, turns
 from router.waiting import sleep_or_event
-from router.writer import Writer
+from router.writer import Merge, Writer
 
+_DESK_SOURCES = (Source.MATTERMOST, Source.CONTROL)
 CLAIM_LIMIT = 200  # events a turn takes at most; the rest waits for the next one
-_CHUNK = 100  # rows a statement, below every database's limit of parameters
+_CHUNK = 500  # rows a statement, below every database's limit of parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +115,13 @@ class EventQueue:
 
     async def put(self, new: Sequence[NewEvent], cursor: Mapping[str, str] | None = None) -> int:
         """Commit the events not yet known and the cursor rows together; return how many were new."""
-        worker, now, wanted = self.worker, self._clock.time(), dict(cursor or {})
-
-        async def operation(connection: AsyncConnection) -> list[QueuedEvent]:
-            fresh = await _insert_unknown(connection, worker, new, now)
-            await write_cursors(connection, worker, wanted)
-            return fresh
-
-        fresh = await self._writer.submit(operation)
+        batch = _Put(
+            self.worker,
+            {event.dedupe_key: event for event in reversed(new)},
+            dict(cursor or {}),
+            now=self._clock.time(),
+        )
+        fresh = await self._writer.submit_item(_PUTS, batch)
         if fresh:
             self.on_new(fresh)
             self._changed.set()
@@ -230,10 +232,10 @@ class EventQueue:
         return count
 
     async def waiting_posts(self) -> list[QueuedEvent]:
-        """Return the chat's events that were not delivered yet, for the desk."""
+        """Return the chat's and the clock's events that were not delivered yet, for the desk."""
         query = (
             select(events)
-            .where(events.c.worker == self.worker, events.c.state == "queued", events.c.source == Source.MATTERMOST)
+            .where(events.c.worker == self.worker, events.c.state == "queued", events.c.source.in_(_DESK_SOURCES))
             .order_by(events.c.id)
         )
         rows = await self._writer.read(lambda connection: connection.execute(query))
@@ -301,70 +303,120 @@ _IN_FLIGHT = events.c.state == "in_flight"
 _BY_TOOL_RESULT = and_(_IN_FLIGHT, events.c.via != "turn")
 
 
-async def write_cursors(connection: AsyncConnection, worker: str, values: Mapping[str, str]) -> None:
-    """Set cursor rows of a worker inside a transaction; an empty value deletes the row."""
-    for source, value in values.items():
-        chosen = and_(cursors.c.worker == worker, cursors.c.source == source)
+@dataclass(frozen=True, slots=True)
+class _Put:
+    """What one source of one worker has to say."""
+
+    worker: str
+    events: dict[str, NewEvent]
+    """By dedupe key."""
+    cursor: dict[str, str]
+    now: float
+
+
+async def write_cursors(connection: AsyncConnection, values: Mapping[tuple[str, str], str]) -> None:
+    """Set cursor rows, by worker and source, inside a transaction; an empty value deletes the row."""
+    for (worker, source), value in values.items():
         if not value:
-            await connection.execute(delete(cursors).where(chosen))
-        elif await connection.scalar(select(func.count()).select_from(cursors).where(chosen)):
-            await connection.execute(update(cursors).where(chosen).values(value=value))
-        else:
-            await connection.execute(insert(cursors).values(worker=worker, source=source, value=value))
+            await connection.execute(delete(cursors).where(cursors.c.worker == worker, cursors.c.source == source))
+    rows = [{"worker": worker, "source": source, "value": value} for (worker, source), value in values.items() if value]
+    if rows:
+        await connection.execute(_upsert_cursors(connection.dialect.name), rows)
 
 
-async def _insert_unknown(
-    connection: AsyncConnection, worker: str, new: Sequence[NewEvent], now: float
-) -> list[QueuedEvent]:
-    unique: dict[str, NewEvent] = {}
-    for event in new:
-        unique.setdefault(event.dedupe_key, event)
-    keys, known = list(unique), set[str]()
-    for start in range(0, len(keys), _CHUNK):
-        chunk = keys[start : start + _CHUNK]
-        rows = await connection.scalars(
-            select(events.c.dedupe_key).where(events.c.worker == worker, events.c.dedupe_key.in_(chunk))
-        )
-        known.update(rows)
-    fresh: list[QueuedEvent] = []
-    for dedupe_key, event in unique.items():
-        if dedupe_key in known:
-            continue
-        result = await connection.execute(
-            insert(events).values(
-                worker=worker,
-                dedupe_key=dedupe_key,
-                source=event.source,
-                kind=event.kind,
-                priority=int(event.priority),
-                thread=event.thread[:255],
-                summary=event.summary,
-                body=json.dumps(event.body, ensure_ascii=False),
-                observed_at=event.observed_at,
-                queued_at=now,
-                state="queued",
-                attempts=0,
-                handed_out=0,
-                available_at=now,
-                reason="",
-            )
-        )
-        assert result.inserted_primary_key is not None
-        fresh.append(
-            QueuedEvent(
-                int(result.inserted_primary_key[0]),
-                event.source,
-                event.kind,
-                event.priority,
-                event.thread[:255],
-                event.summary,
-                dict(event.body),
-                event.observed_at,
-                0,
-                0,
-            )
-        )
+@cache
+def _upsert_cursors(dialect: str) -> Executable:
+    if dialect == "sqlite":
+        lite = sqlite.insert(cursors)
+        return lite.on_conflict_do_update(index_elements=["worker", "source"], set_={"value": lite.excluded.value})
+    my = mysql.insert(cursors)
+    return my.on_duplicate_key_update(value=my.inserted.value)
+
+
+async def _put_all(connection: AsyncConnection, puts: Sequence[_Put]) -> Sequence[list[QueuedEvent]]:
+    """Insert the events not known yet and set the cursors of many workers; return what was new, by put."""
+    wanted = {(put.worker, key) for put in puts for key in put.events}
+    known = set(await _find(connection, wanted))
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for put in puts:
+        for key, event in put.events.items():
+            if (put.worker, key) not in known:
+                rows.setdefault((put.worker, key), _row(put.worker, event, put.now))
+    ids: dict[tuple[str, str], int] = {}
+    if rows:
+        await connection.execute(insert(events), list(rows.values()))
+        ids = await _find(connection, set(rows))
+    values: dict[tuple[str, str], str] = {}
+    for put in puts:
+        values.update({(put.worker, source): value for source, value in put.cursor.items()})
+    await write_cursors(connection, values)
+    fresh: list[list[QueuedEvent]] = []
+    for put in puts:
+        # The first of two puts that bring the same event is told of it.
+        mine = [(key, event, ids.pop((put.worker, key), None)) for key, event in put.events.items()]
+        fresh.append([_queued(event_id, event) for _, event, event_id in mine if event_id is not None])
     return fresh
+
+
+_PUTS = Merge(_put_all)
+
+
+async def _find(connection: AsyncConnection, wanted: Collection[tuple[str, str]]) -> dict[tuple[str, str], int]:
+    """Return the ids of the events there are of those wanted, by worker and dedupe key.
+
+    One query for each post that many workers heard of, or for each worker that heard of many things.
+    """
+    by_key: dict[str, list[str]] = {}
+    by_worker: dict[str, list[str]] = {}
+    for worker, key in wanted:
+        by_key.setdefault(key, []).append(worker)
+        by_worker.setdefault(worker, []).append(key)
+    found: dict[tuple[str, str], int] = {}
+    one, many, groups = events.c.worker, events.c.dedupe_key, by_worker
+    if len(by_key) < len(by_worker):
+        one, many, groups = many, one, by_key
+    for value, others in groups.items():
+        for start in range(0, len(others), _CHUNK):
+            query = select(events.c.worker, events.c.dedupe_key, events.c.id).where(
+                one == value, many.in_(others[start : start + _CHUNK])
+            )
+            found.update({(worker, key): event_id for worker, key, event_id in await connection.execute(query)})
+    return found
+
+
+def _row(worker: str, event: NewEvent, now: float) -> dict[str, Any]:
+    return {
+        "worker": worker,
+        "dedupe_key": event.dedupe_key,
+        "source": event.source,
+        "kind": event.kind,
+        "priority": int(event.priority),
+        "thread": event.thread[:255],
+        "summary": event.summary,
+        "body": json.dumps(event.body, ensure_ascii=False),
+        "observed_at": event.observed_at,
+        "queued_at": now,
+        "state": "queued",
+        "attempts": 0,
+        "handed_out": 0,
+        "available_at": now,
+        "reason": "",
+    }
+
+
+def _queued(event_id: int, event: NewEvent) -> QueuedEvent:
+    return QueuedEvent(
+        event_id,
+        event.source,
+        event.kind,
+        event.priority,
+        event.thread[:255],
+        event.summary,
+        dict(event.body),
+        event.observed_at,
+        0,
+        0,
+    )
 
 
 async def _update(

@@ -171,18 +171,22 @@ class Router:
         await surely(clock, self.queue.recover)
         position = await surely(clock, lambda: self.queue.cursor(CURSOR))
         self._desk.restore(position, await surely(clock, self.queue.waiting_posts))
-        async with asyncio.TaskGroup() as group:
-            background = [group.create_task(self._supervise(listener)) for listener in listeners]
-            await sleep_or_event(clock, start_at - clock.time(), self._stopping)
-            if not self._stopping.is_set():
-                self._waiting = False
-                background.append(group.create_task(self._timers.run()))
-                work = group.create_task(self.dispatcher.run())
-                await self._stopping.wait()
-                await self.dispatcher.stop(grace)
-                work.cancel()
-            for task in background:
-                task.cancel()
+        try:
+            async with asyncio.TaskGroup() as group:
+                background = [group.create_task(self._supervise(listener)) for listener in listeners]
+                await sleep_or_event(clock, start_at - clock.time(), self._stopping)
+                if not self._stopping.is_set():
+                    self._waiting = False
+                    background.append(group.create_task(self._timers.run()))
+                    work = group.create_task(self.dispatcher.run())
+                    await self._stopping.wait()
+                    await self.dispatcher.stop(grace)
+                    work.cancel()
+                for task in background:
+                    task.cancel()
+        finally:
+            # However it ends, cancelled or broken: no CLI goes on without its router.
+            await self.dispatcher.close()
         self.dispatcher.state, self._waiting = State.STOPPED, False
         try:
             # What a turn left in flight that did not end in time.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -16,6 +16,14 @@ from router.feed import BoardFeed
 from router.queue import Depth, depths
 from router.router import Router
 from router.writer import Writer
+
+
+class TokenHolder(Protocol):
+    """What the routes need of a worker."""
+
+    def authorises(self, token: str) -> bool:
+        """Say whether `token` is this worker's own."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +50,25 @@ class NodeStatus:
         }
 
 
-def status_routes(node: NodeStatus, token: str) -> list[Route]:
-    """Return `GET /healthz` (open) and `GET /status` (bearer `token`; closed when there is none)."""
+def status_routes(
+    workers: Mapping[str, TokenHolder], token: str, run_id: str, read: Callable[[], Awaitable[dict[str, Any]]]
+) -> list[Route]:
+    """Return `GET /healthz` (open) and `GET /status`, which answers with `read` (bearer `token`; closed without one)."""
 
     async def healthz(_request: Request) -> Response:
-        return JSONResponse({"status": "ok", "run": node.run_id})
+        return JSONResponse({"status": "ok", "run": run_id})
 
     async def status(request: Request) -> Response:
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        if not token or scheme.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(), token.encode()):
+        given = given.strip() if scheme.lower() == "bearer" else ""
+        if not token or not hmac.compare_digest(given.encode(), token.encode()):
+            if given and any(worker.authorises(given) for worker in workers.values()):
+                return JSONResponse({"error": "This needs the run's node admin token; yours is a worker's."}, 403)
             return JSONResponse(
                 {"error": "Send `Authorization: Bearer <node admin token of the run>`."},
                 status_code=401,
                 headers={"www-authenticate": 'Bearer realm="agensh"'},
             )
-        return JSONResponse(await node.read())
+        return JSONResponse(await read())
 
     return [Route("/healthz", healthz, methods=["GET"]), Route("/status", status, methods=["GET"])]

@@ -97,6 +97,7 @@ class Brain:
         share = self._left(began) * TURN_SHARE
         until = began + min(max(share, SHORTEST_TURN), LONGEST_TURN)
         self.state.winding_down |= told.has("wind_down")
+        self.state.last_call |= told.has("last_call")
         await self.clone.ensure()
         if not self.state.introduced:
             await self._tidy()
@@ -107,11 +108,11 @@ class Brain:
             )
             self.state.introduced = True
         said: list[str] = []
-        if told.has("last_call"):
-            return await self._finish()
         if self.state.finished:
             return "Nothing is left to do: the last call was answered."
         for number in range(PIECES):
+            if self.state.last_call:
+                break
             piece_began = self.clock.time()
             if self.state.job is None and not await self._take(told, number):
                 break
@@ -124,6 +125,8 @@ class Brain:
             self.state.pace = max(now - piece_began, self.state.pace * PACE_DECAY)
             if self.state.job is not None or now > until:
                 break
+        if self.state.last_call:  # the prompt said so, or a reminder came during the turn
+            said.append(await self._finish())
         return " ".join(said) or "I found nothing to do: every area is taken, merged or audited."
 
     def _margin(self) -> float:

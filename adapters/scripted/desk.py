@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from adapters.scripted.mcp_client import Tools
-from adapters.scripted.reading import BoardLine, Message, Notice, Prompt, area_of, board_lines, keeps
+from adapters.scripted.reading import BoardLine, Message, Notice, Prompt, Reminder, area_of, board_lines, keeps
 from adapters.scripted.replies import reply_to
 from adapters.scripted.session import State
 from agensh.entries import EntryType, content_cap
@@ -25,14 +25,20 @@ class Desk:
         self.save = save
         self.failures: set[str] = set()
         """Contents of the FAILs on the board."""
-        self._inbox: deque[Notice] = deque(maxlen=_INBOX)
+        self._inbox: deque[BoardLine | Message] = deque(maxlen=_INBOX)
         self._lines: dict[int, BoardLine] = {}
         self._late: dict[int, BoardLine] = {}
         self._reacting = False
 
     def put(self, notice: Notice) -> None:
         """Take in what came with a tool result."""
-        self._inbox.append(notice)
+        if isinstance(notice, Reminder):
+            # Heard at once: it says how the turn that is under way has to end.
+            self.state.winding_down = True
+            self.state.last_call |= notice.last_call
+            self.save()
+        else:
+            self._inbox.append(notice)
 
     async def look(self, told: Prompt) -> None:
         """Take in what the prompt brought: entries, and direct messages that waited."""

@@ -15,7 +15,6 @@ ROUNDS = 20  # tries to land; each one fails because somebody else landed
 _CHECK_LIMIT = 300.0  # seconds of the whole check
 _CASES = re.compile(r"^(\d+) of (\d+) cases pass", re.MULTILINE)
 _BROKEN = re.compile(r"^FAIL (?P<id>\S+)", re.MULTILINE)
-_TESTS = re.compile(r"tests/(?P<tool>[^/]+)\.jsonl")
 _PAUSE = 0.2  # seconds before another round after a refusal; doubled
 _LONGEST_PAUSE = 4.0  # seconds
 
@@ -65,8 +64,8 @@ def read_check(ok: bool, output: str) -> Check:
 class Lander:
     """Lands branches of one clone.
 
-    `registry` is the shared file in which both sides of a conflict only add lines; `sources` matches the path of a
-    tool's own module (group `tool`); `react` is called between rounds.
+    `registry` is the shared file in which both sides of a conflict only add lines; `sources` and `cases` match the
+    paths of a tool's own module and of its cases (group `tool`); `react` is called between rounds.
     """
 
     def __init__(
@@ -75,6 +74,7 @@ class Lander:
         tools: Tools,
         registry: str,
         sources: re.Pattern[str],
+        cases: re.Pattern[str],
         react: Callable[[], Awaitable[None]],
         clock: Clock,
     ) -> None:
@@ -82,12 +82,13 @@ class Lander:
         self.tools = tools
         self.registry = registry
         self.sources = sources
+        self.cases = cases
         self.react = react
         self.clock = clock
 
     def resolve(self, path: str, base: str, ours: str, theirs: str) -> str | None:
         """Resolve a conflict in the registry, and in case files, which grow by lines as well."""
-        if path == self.registry or (path.startswith("tests/") and path.endswith(".jsonl")):
+        if path == self.registry or self.cases.fullmatch(path):
             return union(base, ours, theirs)
         return None
 
@@ -172,7 +173,7 @@ class Lander:
         for path in await self.clone.changed(checked, head):
             if path == self.registry:
                 continue
-            own = self.sources.fullmatch(path) or _TESTS.fullmatch(path)
+            own = self.sources.fullmatch(path) or self.cases.fullmatch(path)
             if own is None:
                 return []
             due.add(own["tool"])

@@ -51,8 +51,8 @@ class Pieces:
         self.bench = bench
         self.desk = desk
         self.clock = clock
-        sources = re.escape(playbook.source_path("TOOL")).replace("TOOL", r"(?P<tool>[^/]+)")
-        self.lander = Lander(clone, tools, playbook.dispatch_path, re.compile(sources), desk.react, clock)
+        sources, cases = (_pattern(path("TOOL")) for path in (playbook.source_path, playbook.cases_path))
+        self.lander = Lander(clone, tools, playbook.dispatch_path, sources, cases, desk.react, clock)
 
     def title(self, tool: str) -> str:
         """Return what a tool's area is about."""
@@ -114,7 +114,7 @@ class Pieces:
         await self.desk.post(
             f"core/{job.claim}",
             f"The core is on main: register a tool with one line at the end of {self.playbook.dispatch_path}, "
-            "cases go to tests/<tool>.jsonl, check.py runs them all. Questions about it to me.",
+            f"cases go to {self.playbook.cases_path('<tool>')}, check.py runs them all. Questions about it to me.",
         )
         return self._done("The core is on main.")
 
@@ -275,7 +275,7 @@ class Pieces:
         self.desk.save()
 
     def _files(self) -> str:
-        return f"{self.playbook.source_path(self.job.tool)},tests/{self.job.tool}.jsonl"
+        return f"{self.playbook.source_path(self.job.tool)},{self.playbook.cases_path(self.job.tool)}"
 
     def _write_tool(self, place: Path | None = None) -> None:
         place = place or self.clone.path
@@ -287,7 +287,7 @@ class Pieces:
 
     def _add_cases(self, cases: list[AnsweredCase]) -> None:
         """Add cases to the tool's file of the team's tests, numbered on, at most `CASES_CAP` in all."""
-        path = self.clone.path / "tests" / f"{self.job.tool}.jsonl"
+        path = self.clone.path / self.playbook.cases_path(self.job.tool)
         old = read_cases(AnsweredCase, path) if path.exists() else []
         known = {(case.args, case.stdin, tuple(sorted(case.files.items()))) for case in old}
         fresh = [case for case in cases if (case.args, case.stdin, tuple(sorted(case.files.items()))) not in known]
@@ -296,7 +296,7 @@ class Pieces:
             AnsweredCase.from_json({**case.to_json(), "id": f"{self.job.tool}-{number:04}"})
             for number, case in enumerate(merged, 1)
         ]
-        write_files(self.clone.path, {f"tests/{self.job.tool}.jsonl": dump_cases(numbered)})
+        write_files(self.clone.path, {self.playbook.cases_path(self.job.tool): dump_cases(numbered)})
 
     async def _land(self, title: str, body: str) -> Landing:
         job = self.job
@@ -338,6 +338,10 @@ class Pieces:
         self.state.job = None
         self.desk.save()
         raise GivenUp(f"I gave up {job.tool} ({job.claim}): {reason}.")
+
+
+def _pattern(path: str) -> re.Pattern[str]:
+    return re.compile(re.escape(path).replace("TOOL", r"(?P<tool>[^/]+)"))
 
 
 def _number(job: Job) -> str:

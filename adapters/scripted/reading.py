@@ -21,6 +21,7 @@ _BOARD_ENTRY = re.compile(
     rf"G(?P<seq>\d+) \[(?P<worker>[^,\]]+), (?P<type>{_TYPES})(?P<rest>[^\]]*)\] (?P<content>.*)$"
 )
 _MESSAGE = re.compile(r"\[(?P<sender>[^/\]]+)/DM[^\]]*\] (?P<text>.*)$")
+_REMINDER = re.compile(r"\[agensh/REMINDER[^\]]*\] (?P<text>.*)$")
 _EVENT = re.compile(
     r"^\[event\] (?P<id>event_id=\S+) source=(?P<source>\S+) kind=(?P<kind>\S+)(?P<rest>.*)$", re.MULTILINE
 )
@@ -57,7 +58,19 @@ class Message:
     text: str
 
 
-Notice = BoardLine | Message
+@dataclass(frozen=True, slots=True)
+class Reminder:
+    """What the run's clock says in the middle of a turn."""
+
+    text: str
+
+    @property
+    def last_call(self) -> bool:
+        """Whether this is the last call; else it is the wind-down."""
+        return "last call" in self.text
+
+
+Notice = BoardLine | Message | Reminder
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +178,8 @@ def split_notices(text: str) -> tuple[str, list[Notice]]:
 
 def _line(row: str) -> Notice | None:
     row = row.strip()
+    if match := _REMINDER.match(row):
+        return Reminder(match["text"])
     if match := _MESSAGE.match(row):
         return Message(match["sender"], match["text"])
     if match := _NOTICE_ENTRY.match(row):

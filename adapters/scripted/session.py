@@ -60,6 +60,7 @@ class State:
     turns: int = 0
     introduced: bool = False
     winding_down: bool = False
+    last_call: bool = False
     finished: bool = False
     """The last call was answered."""
     job: Job | None = None

@@ -60,13 +60,18 @@ def y_of(share: float) -> float:
 
 
 def staircase(points: Sequence[tuple[float, float]], axis: Axis) -> str:
-    """Return an SVG path that holds each value until the next point (main changes only when something is merged)."""
+    """Return an SVG path that holds each value until the next point."""
     if not points:
         return ""
     path = f"M {axis.x(points[0][0])} {y_of(points[0][1])}"
     for at, share in points[1:]:
         path += f" H {axis.x(at)} V {y_of(share)}"
     return path + f" H {axis.x(axis.wall)}"
+
+
+def polyline(points: Sequence[tuple[float, float]], axis: Axis) -> str:
+    """Return an SVG path through measured points; what lies between two of them is not known."""
+    return "M " + " L ".join(f"{axis.x(at)} {y_of(share)}" for at, share in points) if points else ""
 
 
 def cumulative(times: Sequence[float], t0: float) -> list[tuple[float, float]]:
@@ -180,7 +185,7 @@ def render_html(record: Record) -> str:
         left=LEFT,
         row=ROW,
         y_of=y_of,
-        pass_path=staircase([(0.0, 0.0), *report.pass_rate_curve] if report.pass_rate_curve else [], axis),
+        pass_path=polyline(report.pass_rate_curve, axis),
         merge_path=staircase(cumulative(merge_times(record), t0), axis),
         entry_path=staircase(cumulative([entry.created_at for entry in record.entries], t0), axis),
         points=[(axis.x(at), y_of(share), f"{share:.1%} at {clock_label(at)}") for at, share in report.pass_rate_curve],

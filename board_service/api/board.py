@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
 from agensh.entries import EntryType
-from board_service.api.deps import BoardName, Caller, EntryOut, Service, errors
+from board_service.api.deps import BoardName, Caller, EntryOut, Service, access, errors
 from board_service.board import grep_terms
 from board_service.service import shown_entry
 
@@ -37,7 +37,7 @@ class GrepResult(BaseModel):
     next_before: int | None = Field(description="Send it as `before` for the next page; null on the last one.")
 
 
-@router.get("/board/{board}", response_model=Listing, responses=errors(422))
+@router.get("/board/{board}", response_model=Listing, responses=errors(422), openapi_extra=access("read"))
 async def read(
     board: BoardName,
     service: Service,
@@ -53,7 +53,7 @@ async def read(
     return {"board": board, "head": head, "entries": [shown_entry(entry, now) for entry in entries]}
 
 
-@router.get("/board/{board}/grep", response_model=GrepResult, responses=errors(422))
+@router.get("/board/{board}/grep", response_model=GrepResult, responses=errors(422), openapi_extra=access("read"))
 async def grep(
     board: BoardName,
     service: Service,

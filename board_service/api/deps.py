@@ -11,6 +11,18 @@ from board_service.auth import Principal
 from board_service.board import check_agent_name, check_board_name
 from board_service.service import BoardService
 
+ACCESS = {
+    "open": "open: needs no token",
+    "anyone": "anyone: needs a valid token",
+    "read": "read: workers and readers of the board, admins",
+    "write": "write: workers of the board, admins; the author is the token's owner",
+    "claimant": "claimant: the worker that wrote the claim",
+    "agent": "agent: the agent itself, admins",
+    "monitor": "monitor: readers, admins",
+    "admin": "admin: admins",
+}
+"""Who may call a route, as its description says it (`x-access`)."""
+
 
 class ErrorItem(BaseModel):
     """One thing that is wrong."""
@@ -44,6 +56,11 @@ class EntryOut(BaseModel):
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the `responses` of a route that may answer with these errors, besides those every route has."""
     return {status: {"model": ErrorBody} for status in sorted({401, 403, 503, *statuses})}
+
+
+def access(who: str) -> dict[str, Any]:
+    """Return the `openapi_extra` that says who may call a route: a word of `ACCESS`."""
+    return {"x-access": ACCESS[who]}
 
 
 def service(request: Request) -> BoardService:

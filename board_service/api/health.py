@@ -7,22 +7,23 @@ import asyncio
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, PlainTextResponse
 
-from board_service.api.deps import Caller, ErrorBody, Service, errors
+from board_service.api.deps import Caller, ErrorBody, Service, access, errors
 from board_service.auth import Role
 from board_service.errors import refuse, storage_unavailable
 
+open_router = APIRouter(tags=["health"])
 router = APIRouter(tags=["health"])
 
 READY_SECONDS = 2.0
 
 
-@router.get("/healthz")
+@open_router.get("/healthz", openapi_extra=access("open"))
 async def healthz() -> dict[str, str]:
     """Answer as long as the process lives; needs no token and touches nothing."""
     return {"status": "ok"}
 
 
-@router.get("/readyz", responses={503: {"model": ErrorBody}})
+@open_router.get("/readyz", responses={503: {"model": ErrorBody}}, openapi_extra=access("open"))
 async def readyz(service: Service) -> dict[str, str]:
     """Answer whether the storage answers; needs no token."""
     try:
@@ -33,7 +34,7 @@ async def readyz(service: Service) -> dict[str, str]:
     return {"status": "ready"}
 
 
-@router.get("/metrics", response_class=PlainTextResponse, responses=errors())
+@router.get("/metrics", response_class=PlainTextResponse, responses=errors(), openapi_extra=access("monitor"))
 async def metrics(service: Service, caller: Caller) -> PlainTextResponse:
     """Return counters in the Prometheus text format; for readers and admins."""
     if caller.role is Role.WORKER:

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Header, Request
 from pydantic import BaseModel, Field
 
 from agensh.entries import EntryType
-from board_service.api.deps import BoardName, Caller, EntryOut, Service, errors
+from board_service.api.deps import BoardName, Caller, EntryOut, Service, access, errors
 from board_service.board import check_note, client_key, parse_label
 from board_service.errors import refuse
 from board_service.service import shown_entry
@@ -63,9 +63,8 @@ class Released(BaseModel):
     "/board/{board}/note",
     response_model=Admitted,
     responses=errors(413, 422, 507),
-    openapi_extra={
-        "requestBody": {"required": True, "content": {"application/json": {"schema": NoteIn.model_json_schema()}}}
-    },
+    openapi_extra=access("write")
+    | {"requestBody": {"required": True, "content": {"application/json": {"schema": NoteIn.model_json_schema()}}}},
 )
 async def write(
     request: Request,
@@ -112,7 +111,12 @@ def _json_object(body: bytes) -> dict[str, Any]:
     return value
 
 
-@router.get("/board/{board}/note/{label}", response_model=EntryWithDetail, responses=errors(404, 422))
+@router.get(
+    "/board/{board}/note/{label}",
+    response_model=EntryWithDetail,
+    responses=errors(404, 422),
+    openapi_extra=access("read"),
+)
 async def unfold(board: BoardName, label: str, service: Service, caller: Caller) -> dict[str, Any]:
     """Return an entry and its detail, also of expired and released claims."""
     caller.may_read(board)
@@ -120,7 +124,12 @@ async def unfold(board: BoardName, label: str, service: Service, caller: Caller)
     return shown_entry(entry, service.clock.time()) | {"detail": detail}
 
 
-@router.post("/board/{board}/note/{label}/release", response_model=Released, responses=errors(404, 422, 507))
+@router.post(
+    "/board/{board}/note/{label}/release",
+    response_model=Released,
+    responses=errors(404, 422, 507),
+    openapi_extra=access("claimant"),
+)
 async def release(board: BoardName, label: str, service: Service, caller: Caller) -> dict[str, Any]:
     """Release one's own claim; releasing it again changes nothing."""
     caller.may_write(board)

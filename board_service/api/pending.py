@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
 from board_service.api.board import SEQ_MAX
-from board_service.api.deps import AgentName, Caller, Service, errors
+from board_service.api.deps import AgentName, Caller, Service, access, errors
 from board_service.auth import Role
 from board_service.board import check_board_name
 from board_service.errors import refuse
@@ -33,7 +33,7 @@ class PendingOut(BaseModel):
     cursor: int = Field(description="Send it as `ack` once the notices were seen.")
 
 
-@router.get("/pending/{agent}", response_model=PendingOut, responses=errors(422, 507))
+@router.get("/pending/{agent}", response_model=PendingOut, responses=errors(422, 507), openapi_extra=access("agent"))
 async def pending(
     agent: AgentName,
     service: Service,

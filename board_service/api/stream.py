@@ -13,7 +13,7 @@ from starlette.types import Message, Send
 
 from agensh.entries import Entry
 from board_service.api.board import SEQ_MAX
-from board_service.api.deps import BoardName, Caller, Service, errors
+from board_service.api.deps import BoardName, Caller, Service, access, errors
 from board_service.errors import refuse
 from board_service.service import BoardService, OpenBoard, shown_entry
 
@@ -53,6 +53,7 @@ class EventStream(StreamingResponse):
         200: {"content": {"text/event-stream": {}}, "description": "`event: entry`, `id:` its seq"},
         **errors(422),
     },
+    openapi_extra=access("read"),
 )
 async def stream(
     request: Request,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, ConfigDict
 
-from board_service.api.deps import Caller, ErrorBody, Service, errors
+from board_service.api.deps import Caller, ErrorBody, Service, access, errors
 from board_service.auth import Role
 from board_service.board import check_agent_name, check_board_name
 from board_service.errors import refuse
@@ -49,7 +49,9 @@ class Revoked(BaseModel):
     revoked: int
 
 
-@router.post("/tokens", response_model=TokenOut, status_code=201, responses=errors(422, 507))
+@router.post(
+    "/tokens", response_model=TokenOut, status_code=201, responses=errors(422, 507), openapi_extra=access("admin")
+)
 async def create(wanted: TokenIn, service: Service, caller: Caller) -> dict[str, Any]:
     """Make a token. A worker may have several; all of them end with its revocation."""
     caller.may_administer()
@@ -59,13 +61,18 @@ async def create(wanted: TokenIn, service: Service, caller: Caller) -> dict[str,
     return {"worker": worker, "board": board, "role": wanted.role, "token": token}
 
 
-@router.get("/tokens/self", response_model=Owner, responses=errors())
+@router.get("/tokens/self", response_model=Owner, responses=errors(), openapi_extra=access("anyone"))
 async def own(caller: Caller) -> dict[str, Any]:
     """Say whose the token of this request is."""
     return {"worker": caller.name, "board": caller.board or "", "role": caller.role}
 
 
-@router.delete("/tokens/{worker}", response_model=Revoked, responses=errors(422, 507) | {404: {"model": ErrorBody}})
+@router.delete(
+    "/tokens/{worker}",
+    response_model=Revoked,
+    responses=errors(422, 507) | {404: {"model": ErrorBody}},
+    openapi_extra=access("admin"),
+)
 async def revoke(
     worker: str,
     service: Service,

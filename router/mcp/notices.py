@@ -26,13 +26,15 @@ MESSAGE_CAP = 700  # characters of one direct message in a notice; the whole tex
 
 @dataclass(frozen=True, slots=True)
 class PendingMessage:
-    """A direct message the worker has not seen."""
+    """A direct message, or a reminder of the run's clock, that the worker has not seen."""
 
     ref: str
     """`e<event id>`."""
     sender: str
     text: str
     posted_at: float
+    reminder: bool = False
+    """It comes from the run's clock, not from a peer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,12 @@ def age(since: float, now: float) -> str:
 
 
 def message_line(message: PendingMessage, now: float) -> str:
-    """Return the line that shows a direct message, cut to `MESSAGE_CAP` with the call that shows the rest."""
+    """Return the line that shows a direct message, cut to `MESSAGE_CAP` with the call that shows the rest.
+
+    A reminder stands as `[agensh/REMINDER +0.0m] …`; no worker can be called `agensh`.
+    """
+    if message.reminder:
+        return f"[agensh/REMINDER {age(message.posted_at, now)}] {one_line(message.text, MESSAGE_CAP)}"
     sender = one_line(message.sender, NAME_CAP)
     text = one_line(message.text, MESSAGE_CAP)
     if text != one_line(message.text, len(message.text)):
@@ -103,7 +110,7 @@ def render_notice(
     Direct messages first (oldest first), then entries by `NOTICE_ORDER` and their seq; the rest is counted.
     """
     rank = {type_: index for index, type_ in enumerate(NOTICE_ORDER)}
-    messages = sorted(direct_messages, key=lambda message: message.posted_at)
+    messages = sorted(direct_messages, key=lambda message: (not message.reminder, message.posted_at))
     ordered = sorted(entries, key=lambda entry: (rank[entry.type], entry.seq))
     lines = [(message.ref, message_line(message, now)) for message in messages]
     lines += [(f"g{entry.seq}", entry_line(entry, now)) for entry in ordered]

@@ -140,11 +140,12 @@ async def test_a_message_reaches_a_busy_worker_with_its_next_call_and_is_not_rep
     host = host_of(run, stage, backends)
     async with running(host):
         await stage.until(lambda: len(stage.prompts.get(ME, [])) == 1)
-        now = SystemClock().time()
-        backends.ears[ME].heard.put_nowait(([direct_message(1, "stop that", at=now)], {"mattermost": "1"}))
+        desk = host.routers[ME].desk
         board.write(PEER, EntryType.FAIL, "tabs break it")
-        await stage.until(lambda: host.routers[ME].desk.oldest_unseen() is not None)
-        await until_async(lambda: waiting(host))
+        await stage.until(lambda: desk.oldest_unseen() is not None)
+        earlier = SystemClock().time() - 5
+        backends.ears[ME].heard.put_nowait(([direct_message(1, "stop that", at=earlier)], {"mattermost": "1"}))
+        await stage.until(lambda: desk.oldest_unseen() == earlier)
         go.set()
         await stage.until(lambda: len(stage.prompts[ME]) == 2)  # the single worker goes on
         await stage.until(lambda: host.routers[ME].state == "idle" or len(stage.prompts[ME]) > 2)

@@ -88,6 +88,10 @@ async def test_an_adapter_that_breaks_is_a_crashed_turn_and_the_session_goes_on(
     play = Play(tmp_path, turn)
     async with running(play.host):
         await play.until_turns(2)
+        # The start waits for its next try; the turn before that may be the one that tells of the restart.
+        prompts = play.stage.prompts[ME]
+        await play.stage.until(lambda: any("kind=start" in prompt for prompt in prompts[1:]))
+        await play.until_turns(2)
     outcomes = rows(play.run, "select outcome, reason from turns order by id")
     expected = {
         "raises": "The adapter failed: RuntimeError: broken adapter",
@@ -162,3 +166,16 @@ async def test_a_refused_prompt_costs_an_attempt_and_keeps_the_session(tmp_path:
     assert play.sessions == [None]
     start = rows(play.run, "select state, attempts, reason, handed_out from events where kind = 'start'")
     assert start == [{"state": "sent", "attempts": 1, "reason": "The model refused.", "handed_out": 2}]
+
+
+async def test_a_worker_that_breaks_leaves_no_cli_behind(tmp_path: Path) -> None:
+    async def start(self: StageAdapter, session: str | None = None) -> str:
+        raise RuntimeError("a mistake of ours")
+
+    play = Play(tmp_path)
+    broken = type("Broken", (play.stage.adapter("stage"),), {"start": start})
+    play.host = host_of(play.run, play.stage, play.backends, adapter_factory=lambda _name: broken)
+    async with running(play.host):
+        await play.stage.until(lambda: state(play.host) == "parked", 40)
+        assert "a mistake of ours" in play.host.routers[ME].reason
+        assert play.stage.stops == [ME]

@@ -15,6 +15,7 @@ from agensh.urls import sqlite_url
 from router.desk import Desk
 from router.events import Kind, NewEvent, Source
 from router.feed import BoardFeed
+from router.idle import control_event
 from router.queue import EventQueue, RetryPolicy
 from router.tables import events, notices
 from router.writer import Writer
@@ -262,3 +263,42 @@ async def test_the_oldest_unseen_is_known(bench: Bench) -> None:
     await bench.clock.advance(30)
     bench.entry(EntryType.FACT, "y")
     assert bench.desk.oldest_unseen() == posted
+
+
+def reminder(kind: Kind, at: float) -> NewEvent:
+    return control_event(kind, str(kind), at, text="22 s are left: wind down.")
+
+
+async def test_a_reminder_of_the_clock_comes_before_everything_and_once(bench: Bench) -> None:
+    bench.entry(EntryType.FAIL, "tabs break the parser")
+    await bench.put(direct_message(1, "hello"), reminder(Kind.WIND_DOWN, bench.clock.time()))
+    notice = bench.desk.collect(ROOM)
+    assert notice is not None
+    lines = notice.text.strip().splitlines()
+    assert lines[1] == "[agensh/REMINDER +0.0m] 22 s are left: wind down."
+    assert "/DM " in lines[2]
+    assert "/FAIL " in lines[3]
+    bench.desk.acknowledge()
+    assert bench.shown() == ()
+    assert await bench.state("control:wind_down") == "sent"
+    assert {row.kind for row in await bench.record()} == {"entry", "reminder", "direct_message"}
+
+
+async def test_other_control_events_wait_for_the_next_turn(bench: Bench) -> None:
+    await bench.put(control_event(Kind.IDLE, "idle:1", bench.clock.time()))
+    assert bench.shown() == ()
+
+
+async def test_reading_the_channel_does_not_withdraw_a_reminder(bench: Bench) -> None:
+    await bench.put(reminder(Kind.LAST_CALL, bench.clock.time()))
+    bench.desk.worker_read("", bench.clock.time() + 1, 30)
+    assert len(bench.shown()) == 1
+
+
+async def test_a_reminder_that_was_not_acknowledged_is_pending_again_after_a_crash(bench: Bench) -> None:
+    await bench.put(reminder(Kind.LAST_CALL, bench.clock.time()))
+    assert len(bench.shown()) == 1
+    again = bench.reborn()
+    await again.queue.recover()
+    again.desk.restore(None, await again.queue.waiting_posts())
+    assert len(again.shown()) == 1

@@ -85,9 +85,8 @@ def playbook() -> Playbook:
             Defect(4, "wide", "x" * 200, "e", "f"),
         )
     }
-    return Playbook(
-        Path("nowhere"), (AREAS[0],), "core", "src/dispatch.py", "src/tools/{tool}.py", "tests/{tool}.jsonl", faults
-    )
+    paths = ("src/dispatch.py", "src/tools/{tool}.py", "tests/{tool}.jsonl")
+    return Playbook(Path("nowhere"), (AREAS[0],), "core", *paths, faults)
 
 
 @pytest.mark.parametrize(

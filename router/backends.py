@@ -20,7 +20,7 @@ from agensh.rundir import RunInfo, RunSecrets, WorkerSecrets
 from router.events import EventSink
 from router.feed import EntrySource
 from router.listeners.gitea import GiteaListener
-from router.listeners.mattermost import MattermostListener
+from router.listeners.mattermost import Beginning, MattermostListener
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,8 @@ class Backends(Protocol):
         ...
 
 
-CONNECTIONS = httpx.Limits(max_connections=128, max_keepalive_connections=64)
+# The pool looks at each of its connections for each request, and 32 requests at once keep any of the services busy.
+CONNECTIONS = httpx.Limits(max_connections=32, max_keepalive_connections=32)
 SWEEP = 120.0  # seconds between two readings of a source that no push asked for
 RECONNECT = 60.0  # seconds between two tries to connect at most
 FASTEST = 10.0  # seconds
@@ -91,7 +92,8 @@ class ServiceBackends:
         self._events_http = new_http_client(
             limits=httpx.Limits(max_connections=streams + 8, max_keepalive_connections=8)
         )
-        self._names: dict[str, str] = {}
+        self._names = {worker.chat_user_id: name for name, worker in secrets.workers.items()}
+        self._beginnings: dict[str, Beginning] = {}
 
     def feed_source(self) -> EntrySource:
         """Return a board client; any token of the board reads all of it."""
@@ -125,7 +127,9 @@ class ServiceBackends:
         socket = MattermostSocket(urls.chat, secrets.chat_token, clock)
         return (
             GiteaListener(worker, clients.forge, events, sink, clock, **pace),
-            MattermostListener(worker, clients.chat, socket, sink, clock, names=self._names, **pace),
+            MattermostListener(
+                worker, clients.chat, socket, sink, clock, names=self._names, beginnings=self._beginnings, **pace
+            ),
         )
 
     def _paced(self, seconds: float) -> float:

@@ -76,8 +76,12 @@ class Desk:
         self._messages: dict[int, QueuedEvent] = {}
         """Chat events and reminders that wait in the queue: direct messages and reminders become notices, the other
         chat events are withdrawn when read."""
+        self._noticed: set[int] = set()
+        """Events that became notices since the last turn began: a claim under way may have taken them as well."""
         self._turn_id: int | None = None
         self._saved = ""
+        self._moved = False
+        """The position may have changed since it was saved."""
 
     def restore(self, cursor: str | None, messages: Sequence[QueuedEvent]) -> None:
         """Take up the saved position and what waits in the queue."""
@@ -118,6 +122,7 @@ class Desk:
             return
         keys = [hand_out.key for hand_out in self._hand_outs]
         messages = [event.id for hand_out in self._hand_outs for event in hand_out.messages]
+        self._moved = True
         self._seen |= self._out
         self._out.clear()
         self._hand_outs.clear()
@@ -149,6 +154,13 @@ class Desk:
             self._hand_outs.append(_HandOut(uuid.uuid4().hex, frozenset(), tuple(chosen)))
             self._queue.note_handed_out([event.id for event in chosen], self._turn_id, "read")
 
+    def untold(self, events: Sequence[QueuedEvent]) -> tuple[QueuedEvent, ...]:
+        """Return the events of a claim that no tool result has shown meanwhile; ask before `open_turn`.
+
+        A call between two turns may hand a message out while the claim of the next turn is on its way to the database.
+        """
+        return tuple(event for event in events if event.id not in self._noticed)
+
     def open_turn(
         self, turn_id: int, events: Sequence[QueuedEvent], *, room: int, length: Callable[[Entry], int]
     ) -> SharedContext:
@@ -156,6 +168,7 @@ class Desk:
         self._turn_id = turn_id
         for event in events:
             self._messages.pop(event.id, None)
+        self._noticed.clear()
         pending = self._pending()
         chosen: list[Entry] = []
         left = room
@@ -179,12 +192,16 @@ class Desk:
             messages = [event for hand_out in self._hand_outs for event in hand_out.messages]
             self._hand_outs.clear()
             self._out.clear()
+            self._noticed.difference_update(event.id for event in messages)
             self.expect(messages)
             self._queue.note_returned([event.id for event in messages])
         self._turn_id = None
 
     def unsaved(self) -> str | None:
         """Return the position to save, or None when it was saved already; the caller saves it."""
+        if not self._moved:
+            return None
+        self._moved = False
         value = json.dumps({"seq": self._cursor, "seen": sorted(self._seen)})
         if value == self._saved:
             return None
@@ -222,6 +239,7 @@ class Desk:
     def _hand_out(self, entries: Sequence[Entry], messages: Sequence[QueuedEvent], *, via: str) -> None:
         for event in messages:
             del self._messages[event.id]
+            self._noticed.add(event.id)
         key = self._announce(entries, messages)
         self._record(key, entries, messages, via=via)
         self._queue.note_handed_out([event.id for event in messages], self._turn_id, "notice")

@@ -31,12 +31,13 @@ from router.backends import Backends
 from router.desk import CURSOR
 from router.dispatcher import Cooldown, Limits
 from router.feed import BoardFeed
+from router.intake import write_cursors
 from router.leftovers import end_leftovers
 from router.lock import node_lock
 from router.mcp.server import create_mcp_app
 from router.processes import RecordedRuntime, recorded_processes
 from router.prompt import Briefing
-from router.queue import RetryPolicy, write_cursors
+from router.queue import RetryPolicy
 from router.router import Router, Shared
 from router.status import NodeStatus, status_routes
 from router.tables import MIGRATIONS, VERSION_TABLE, runs

@@ -22,18 +22,17 @@ import json
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Executable, Row, and_, case, delete, func, insert, select, update
-from sqlalchemy.dialects import mysql, sqlite
+from sqlalchemy import ColumnElement, Row, and_, case, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agensh.clock import Clock
 from router.events import Kind, NewEvent, Priority, Source
+from router.intake import PUTS, Put
 from router.tables import cursors, events, turns
 from router.waiting import sleep_or_event
-from router.writer import Merge, Writer
+from router.writer import Writer
 
 _DESK_SOURCES = (Source.MATTERMOST, Source.CONTROL)
 CLAIM_LIMIT = 200  # events a turn takes at most; the rest waits for the next one
@@ -115,13 +114,8 @@ class EventQueue:
 
     async def put(self, new: Sequence[NewEvent], cursor: Mapping[str, str] | None = None) -> int:
         """Commit the events not yet known and the cursor rows together; return how many were new."""
-        batch = _Put(
-            self.worker,
-            {event.dedupe_key: event for event in reversed(new)},
-            dict(cursor or {}),
-            now=self._clock.time(),
-        )
-        fresh = await self._writer.submit_item(_PUTS, batch)
+        put = Put.of(self.worker, new, cursor or {}, self._clock.time())
+        fresh = [_queued(event_id, event) for event_id, event in await self._writer.submit_item(PUTS, put)]
         if fresh:
             self.on_new(fresh)
             self._changed.set()
@@ -303,105 +297,12 @@ _IN_FLIGHT = events.c.state == "in_flight"
 _BY_TOOL_RESULT = and_(_IN_FLIGHT, events.c.via != "turn")
 
 
-@dataclass(frozen=True, slots=True)
-class _Put:
-    """What one source of one worker has to say."""
-
-    worker: str
-    events: dict[str, NewEvent]
-    """By dedupe key."""
-    cursor: dict[str, str]
-    now: float
-
-
-async def write_cursors(connection: AsyncConnection, values: Mapping[tuple[str, str], str]) -> None:
-    """Set cursor rows, by worker and source, inside a transaction; an empty value deletes the row."""
-    for (worker, source), value in values.items():
-        if not value:
-            await connection.execute(delete(cursors).where(cursors.c.worker == worker, cursors.c.source == source))
-    rows = [{"worker": worker, "source": source, "value": value} for (worker, source), value in values.items() if value]
-    if rows:
-        await connection.execute(_upsert_cursors(connection.dialect.name), rows)
-
-
-@cache
-def _upsert_cursors(dialect: str) -> Executable:
-    if dialect == "sqlite":
-        lite = sqlite.insert(cursors)
-        return lite.on_conflict_do_update(index_elements=["worker", "source"], set_={"value": lite.excluded.value})
-    my = mysql.insert(cursors)
-    return my.on_duplicate_key_update(value=my.inserted.value)
-
-
-async def _put_all(connection: AsyncConnection, puts: Sequence[_Put]) -> Sequence[list[QueuedEvent]]:
-    """Insert the events not known yet and set the cursors of many workers; return what was new, by put."""
-    wanted = {(put.worker, key) for put in puts for key in put.events}
-    known = set(await _find(connection, wanted))
-    rows: dict[tuple[str, str], dict[str, Any]] = {}
-    for put in puts:
-        for key, event in put.events.items():
-            if (put.worker, key) not in known:
-                rows.setdefault((put.worker, key), _row(put.worker, event, put.now))
-    ids: dict[tuple[str, str], int] = {}
-    if rows:
-        await connection.execute(insert(events), list(rows.values()))
-        ids = await _find(connection, set(rows))
-    values: dict[tuple[str, str], str] = {}
-    for put in puts:
-        values.update({(put.worker, source): value for source, value in put.cursor.items()})
-    await write_cursors(connection, values)
-    fresh: list[list[QueuedEvent]] = []
-    for put in puts:
-        # The first of two puts that bring the same event is told of it.
-        mine = [(key, event, ids.pop((put.worker, key), None)) for key, event in put.events.items()]
-        fresh.append([_queued(event_id, event) for _, event, event_id in mine if event_id is not None])
-    return fresh
-
-
-_PUTS = Merge(_put_all)
-
-
-async def _find(connection: AsyncConnection, wanted: Collection[tuple[str, str]]) -> dict[tuple[str, str], int]:
-    """Return the ids of the events there are of those wanted, by worker and dedupe key.
-
-    One query for each post that many workers heard of, or for each worker that heard of many things.
-    """
-    by_key: dict[str, list[str]] = {}
-    by_worker: dict[str, list[str]] = {}
-    for worker, key in wanted:
-        by_key.setdefault(key, []).append(worker)
-        by_worker.setdefault(worker, []).append(key)
-    found: dict[tuple[str, str], int] = {}
-    one, many, groups = events.c.worker, events.c.dedupe_key, by_worker
-    if len(by_key) < len(by_worker):
-        one, many, groups = many, one, by_key
-    for value, others in groups.items():
-        for start in range(0, len(others), _CHUNK):
-            query = select(events.c.worker, events.c.dedupe_key, events.c.id).where(
-                one == value, many.in_(others[start : start + _CHUNK])
-            )
-            found.update({(worker, key): event_id for worker, key, event_id in await connection.execute(query)})
-    return found
-
-
-def _row(worker: str, event: NewEvent, now: float) -> dict[str, Any]:
-    return {
-        "worker": worker,
-        "dedupe_key": event.dedupe_key,
-        "source": event.source,
-        "kind": event.kind,
-        "priority": int(event.priority),
-        "thread": event.thread[:255],
-        "summary": event.summary,
-        "body": json.dumps(event.body, ensure_ascii=False),
-        "observed_at": event.observed_at,
-        "queued_at": now,
-        "state": "queued",
-        "attempts": 0,
-        "handed_out": 0,
-        "available_at": now,
-        "reason": "",
-    }
+async def _update(
+    connection: AsyncConnection, ids: list[int], values: dict[str, Any], where: ColumnElement[bool] = _QUEUED
+) -> None:
+    for start in range(0, len(ids), _CHUNK):
+        chosen = events.c.id.in_(ids[start : start + _CHUNK])
+        await connection.execute(update(events).where(chosen, where).values(**values))
 
 
 def _queued(event_id: int, event: NewEvent) -> QueuedEvent:
@@ -417,14 +318,6 @@ def _queued(event_id: int, event: NewEvent) -> QueuedEvent:
         0,
         0,
     )
-
-
-async def _update(
-    connection: AsyncConnection, ids: list[int], values: dict[str, Any], where: ColumnElement[bool] = _QUEUED
-) -> None:
-    for start in range(0, len(ids), _CHUNK):
-        chosen = events.c.id.in_(ids[start : start + _CHUNK])
-        await connection.execute(update(events).where(chosen, where).values(**values))
 
 
 def _event(row: Row[Any]) -> QueuedEvent:

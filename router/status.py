@@ -53,7 +53,7 @@ class NodeStatus:
 def status_routes(
     workers: Mapping[str, TokenHolder], token: str, run_id: str, read: Callable[[], Awaitable[dict[str, Any]]]
 ) -> list[Route]:
-    """Return `GET /healthz` (open) and `GET /status`, which answers with `read` (bearer `token`; closed without one)."""
+    """Return `GET /healthz` (open) and `GET /status`, which answers what `read` returns (bearer `token`, or closed)."""
 
     async def healthz(_request: Request) -> Response:
         return JSONResponse({"status": "ok", "run": run_id})

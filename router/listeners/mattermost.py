@@ -2,8 +2,11 @@
 
 Every post becomes one event, named by its id, whichever way it came. A connection that is not a resumed one, a jump in
 its numbering, or more posts than the inbox holds makes the listener read all its channels back, each from an anchor:
-the newest committed post that is some seconds older than the newest one, because posts become visible in another order
-than that of their times. The anchor is stored with the events. Edits and deletions are no events.
+the newest committed post that is some seconds older than the newest one or than now, because posts become visible in
+another order than that of their times. The anchor is stored with the events. Edits and deletions are no events.
+
+Reading back must not cost what a channel ever held, for every worker at once: a channel in which nothing was posted
+since it was read is left alone, and the beginning of a team's channel is read once for all workers of a host.
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ from router.listeners.mentions import mentions
 log = logging.getLogger(__name__)
 
 OVERLAP_MS = 10_000
+SETTLED_MS = 30_000
+"""A post this old by our clock is older than any that may still become visible: the overlap, and 20 s of skew."""
 REMEMBERED = 200  # posts a channel, candidates for the anchor
 INBOX = 4096  # posts
 MOST_COMMITTED = 4096  # ids
@@ -35,6 +40,15 @@ BEGINNING = "-"
 """Cursor of a channel that is known and has no anchor yet."""
 _DIRECT = frozenset({"D", "G"})
 _GONE = frozenset({403, 404})
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a team's channel held up to a settled post; the same for all its members."""
+
+    posts: tuple[Post, ...]
+    """Without those of the system."""
+    anchor: Post
 
 
 @dataclass(slots=True)
@@ -51,13 +65,16 @@ class _Place:
     newest: int = 0
     recent: tuple[tuple[int, str], ...] = ()
     """Time and id of committed posts, candidates for the anchor."""
+    read_at: tuple[int, int] | None = None
+    """The channel's newest time and count of posts when it was last read back."""
 
-    def advanced(self, posts: Iterable[Post]) -> tuple[tuple[tuple[int, str], ...], str]:
-        """Return `recent` and `anchor` as they will be once `posts` are committed."""
+    def advanced(self, posts: Iterable[Post], now: float) -> tuple[tuple[tuple[int, str], ...], str]:
+        """Return `recent` and `anchor` as they will be once `posts` are committed; `now` in epoch seconds."""
         recent = sorted({*self.recent, *((post.create_at, post.id) for post in posts)})
         if not recent:
             return (), self.anchor
-        old = [entry for entry in recent if entry[0] <= recent[-1][0] - OVERLAP_MS]
+        settled = max(recent[-1][0] - OVERLAP_MS, int(now * 1000) - SETTLED_MS)
+        old = [entry for entry in recent if entry[0] <= settled]
         if not old:
             return tuple(recent[-REMEMBERED:]), self.anchor
         return tuple(entry for entry in recent[-REMEMBERED:] if entry >= old[-1]), old[-1][1]
@@ -80,8 +97,9 @@ class MattermostListener(Listener[ChatSignal]):
         reconnect_first: float = 1.0,
         reconnect_longest: float = 60.0,
         names: dict[str, str] | None = None,
+        beginnings: dict[str, Beginning] | None = None,
     ) -> None:
-        """`names` (account id → name) may be shared by the listeners of a process."""
+        """`names` (account id → name) and `beginnings` (by channel id) may be shared by the listeners of a process."""
         super().__init__(
             worker,
             socket,
@@ -93,6 +111,7 @@ class MattermostListener(Listener[ChatSignal]):
         )
         self.client = client
         self._names = {} if names is None else names
+        self._beginnings = {} if beginnings is None else beginnings
         self._inbox: deque[ChatSignal] = deque()
         self._places: dict[str, _Place] = {}
         self._behind = True
@@ -183,7 +202,12 @@ class MattermostListener(Listener[ChatSignal]):
         place = self._places.get(channel.id)
         if place is None:
             place = await self._add_place(_Place(channel.id, channel.type in _DIRECT, channel.name))
-        if place.anchor:
+        state = (channel.last_post_at, channel.total_msg_count)
+        if place.read_at == state:
+            return
+        if place.stored is None and not place.direct:
+            posts = await self._first_posts(channel)
+        elif place.anchor:
             posts = await self.client.posts_after(channel.id, place.anchor)
             if not posts and channel.last_post_at > place.newest:
                 # An anchor that was removed for good is answered with nothing at all.
@@ -195,6 +219,21 @@ class MattermostListener(Listener[ChatSignal]):
             told = {post.id for post in posts[-FIRST_READING:]}
         for start in range(0, max(1, len(posts)), BATCH):
             await self._commit(place, posts[start : start + BATCH], told)
+        place.read_at = state
+
+    async def _first_posts(self, channel: Channel) -> list[Post]:
+        """Return all posts of a team's channel but the system's; what is settled of them was read by one worker."""
+        beginning = self._beginnings.get(channel.id)
+        if beginning is not None:
+            return [*beginning.posts, beginning.anchor, *await self.client.posts_after(channel.id, beginning.anchor.id)]
+        posts = await self.client.all_posts(channel.id)
+        settled = self.clock.time() * 1000 - SETTLED_MS
+        old = [post for post in posts if post.create_at <= settled]
+        if not old:
+            return posts
+        own = tuple(post for post in old[:-1] if not post.type.startswith("system_"))
+        self._beginnings[channel.id] = Beginning(own, old[-1])
+        return [*own, *posts[len(old) - 1 :]]
 
     async def _add_place(self, place: _Place) -> _Place:
         place.stored = await self.sink.cursor(_cursor(place.id))
@@ -214,7 +253,7 @@ class MattermostListener(Listener[ChatSignal]):
             and (told is None or post.id in told or mentions(post.message, self.worker))
         ]
         await self._learn_names({post.user_id for post in news})
-        recent, anchor = place.advanced(posts)
+        recent, anchor = place.advanced(posts, self.clock.time())
         value = anchor or BEGINNING
         if news or value != place.stored:
             events = [self._event(place, post) for post in news]

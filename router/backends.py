@@ -14,7 +14,7 @@ from agensh.clients.gitea import GiteaClient
 from agensh.clients.gitea_events import GiteaEventStream
 from agensh.clients.http import new_http_client
 from agensh.clients.mattermost import MattermostClient
-from agensh.clients.mattermost_ws import MattermostSocket
+from agensh.clients.mattermost_ws import MattermostSocket, PostedFrames
 from agensh.clock import Clock
 from agensh.rundir import RunInfo, RunSecrets, WorkerSecrets
 from router.events import EventSink
@@ -92,8 +92,10 @@ class ServiceBackends:
         self._events_http = new_http_client(
             limits=httpx.Limits(max_connections=streams + 8, max_keepalive_connections=8)
         )
+        self._accounts = {name: worker.chat_user_id for name, worker in secrets.workers.items()}
         self._names = {worker.chat_user_id: name for name, worker in secrets.workers.items()}
         self._beginnings: dict[str, Beginning] = {}
+        self._frames = PostedFrames()
 
     def feed_source(self) -> EntrySource:
         """Return a board client; any token of the board reads all of it."""
@@ -113,7 +115,9 @@ class ServiceBackends:
         urls = self._info.urls
         return WorkerClients(
             board=BoardClient(urls.board, secrets.board_token, self._info.board, self._board_http),
-            chat=MattermostClient(urls.chat, token=secrets.chat_token, http=self._chat_http, clock=self._clock),
+            chat=MattermostClient(
+                urls.chat, token=secrets.chat_token, http=self._chat_http, clock=self._clock, known=self._accounts
+            ),
             forge=GiteaClient(urls.forge, token=secrets.forge_token, http=self._forge_http, clock=self._clock),
         )
 
@@ -124,7 +128,7 @@ class ServiceBackends:
         urls, clock = self._info.urls, self._clock
         pace = {"sweep_every": self._paced(SWEEP), "reconnect_longest": self._paced(RECONNECT)}
         events = GiteaEventStream(urls.forge, worker, secrets.forge_password, http=self._events_http)
-        socket = MattermostSocket(urls.chat, secrets.chat_token, clock)
+        socket = MattermostSocket(urls.chat, secrets.chat_token, clock, frames=self._frames)
         return (
             GiteaListener(worker, clients.forge, events, sink, clock, **pace),
             MattermostListener(

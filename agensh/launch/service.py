@@ -61,6 +61,8 @@ def _chat(run: RunDir) -> None:
 
 
 def _node(run: RunDir, name: str) -> None:
+    import uvloop
+
     from adapters.registry import adapter_class
     from adapters.runtime import LocalRuntime
     from router.backends import ServiceBackends
@@ -76,7 +78,9 @@ def _node(run: RunDir, name: str) -> None:
             run, adapter_factory=adapter_class, runtime=LocalRuntime(), clock=clock, backends=backends, place=place
         )
 
-    asyncio.run(host())
+    # A node host is one loop with a thousand connections, most of whose work is reading and writing them.
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(host())
 
 
 _SERVICES: dict[str, Callable[[RunDir], None]] = {"board": _board, "forge": _forge, "chat": _chat}

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import httpx
+import uvloop
 
 from agensh.clients.http import new_http_client
 from agensh.clock import Clock, SystemClock
@@ -49,7 +50,8 @@ def main(arguments: list[str]) -> int:
     """Run one generator to the end of the plan; return the exit code."""
     folder, number, parent = arguments
     end_with_parent(int(parent), signal.SIGTERM)
-    asyncio.run(generate(RunDir(Path(folder)), int(number), SystemClock()))
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(generate(RunDir(Path(folder)), int(number), SystemClock()))
     return 0
 
 

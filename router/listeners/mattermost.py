@@ -154,7 +154,7 @@ class MattermostListener(Listener[ChatSignal]):
                     raise
             elif self._unread_channels:
                 channel_id = next(iter(self._unread_channels))
-                await self._read_channel(channel_id)
+                await self._read_direct(channel_id)
                 self._unread_channels.discard(channel_id)
             elif self._inbox:
                 batch = [self._inbox[index] for index in range(min(BATCH, len(self._inbox)))]
@@ -172,8 +172,11 @@ class MattermostListener(Listener[ChatSignal]):
             post = signal.post
             if post is None:
                 continue
-            if post.channel_id not in self._places and not await self._read_channel(post.channel_id):
-                await self._add_place(_Place(post.channel_id, signal.channel_type in _DIRECT, signal.channel_name))
+            known = post.channel_id in self._places
+            direct = signal.channel_type in _DIRECT
+            read = self._read_direct if direct else self._read_channel
+            if not known and not await read(post.channel_id):
+                await self._add_place(_Place(post.channel_id, direct, signal.channel_name))
             by_channel.setdefault(post.channel_id, []).append(post)
         for channel_id, posts in by_channel.items():
             await self._commit(self._places[channel_id], posts)
@@ -187,6 +190,11 @@ class MattermostListener(Listener[ChatSignal]):
                 raise
             return False
         await self._read_back([channel])
+        return channel_id in self._places
+
+    async def _read_direct(self, channel_id: str) -> bool:
+        """Read a direct channel back; False as above. All that is to be known of it are its posts."""
+        await self._read_back([Channel(channel_id, "", "D", "", "", 0)])
         return channel_id in self._places
 
     async def _read_back(self, channels: Sequence[Channel]) -> None:
@@ -219,7 +227,8 @@ class MattermostListener(Listener[ChatSignal]):
             told = {post.id for post in posts[-FIRST_READING:]}
         for start in range(0, max(1, len(posts)), BATCH):
             await self._commit(place, posts[start : start + BATCH], told)
-        place.read_at = state
+        # Of a channel that was not asked for, the state is not known: the next reading looks again.
+        place.read_at = state if any(state) else None
 
     async def _first_posts(self, channel: Channel) -> list[Post]:
         """Return all posts of a team's channel but the system's; what is settled of them was read by one worker."""

@@ -180,18 +180,19 @@ def count_worker(
     reader = _Reader(tally, worker, others)
     sights = _in_order(reader, ordered, prompts)
     began = [call.began for call in ordered]
+    lost = len(others) - len(reader.announced_at)
+    tally.lost += lost
+    tally.shown += len(reader.shown_at)
+    tally.counted += len(others) - lost - len(reader.shown_at)
+    if lost:
+        tally.note(f"worker {worker + 1} heard of {len(reader.announced_at)} of {len(others)} entries")
     for index, entry in enumerate(others):
         shown = reader.shown_at.get(index)
         heard = reader.announced_at[index] if index < len(reader.announced_at) else None
         first = min((time for time in (shown, heard) if time is not None), default=None)
         if first is None:
-            tally.lost += 1
-            tally.note(f"worker {worker + 1} never heard of {entry.marker}")
             continue
-        if shown is None:
-            tally.counted += 1
-        else:
-            tally.shown += 1
+        if shown is not None:
             tally.entry_delays.append(shown - entry.created_at)
         tally.announce_delays.append(first - entry.created_at)
         tally.entry_excess.append(_excess(ordered, began, entry.answered_at, first))

@@ -66,7 +66,7 @@ async def test_without_mariadb_it_says_what_to_do(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PATH", str(tmp_path))
     if mariadb.find_program("mariadbd", "mysqld") is not None:
         pytest.skip("mariadbd is in a folder that is looked at in any case")
-    with pytest.raises(AgenshError, match="mariadbd is not installed .* --db URL, or rehearse on SQLite"):
+    with pytest.raises(AgenshError, match=r"mariadbd is not installed .* --db URL, or rehearse on SQLite"):
         async with private_mariadb(SystemClock(), ("a",)):
             pass
 

@@ -79,9 +79,14 @@ class TokenBook:
         found = self._known.get(hashed)
         if found is None:
             query = select(tokens.c.worker, tokens.c.role, tokens.c.board).where(tokens.c.token_hash == hashed)
+            generation = self.generation
             row = await self._first(query)
             if row is not None:
-                found = self._known[hashed] = Principal(row.worker, Role(row.role), row.board)
+                found = Principal(row.worker, Role(row.role), row.board)
+                # A revocation that was noticed meanwhile may concern this very token: what was read before it does
+                # not count for later.
+                if generation == self.generation:
+                    self._known[hashed] = found
         return found
 
     async def refresh(self) -> None:

@@ -17,6 +17,9 @@ _CASES = re.compile(r"^(\d+) of (\d+) cases pass", re.MULTILINE)
 _BROKEN = re.compile(r"^FAIL (?P<id>\S+)", re.MULTILINE)
 _PAUSE = 0.2  # seconds before another round after a refusal; doubled
 _LONGEST_PAUSE = 4.0  # seconds
+_HEAD_PATIENCE = 12.0  # seconds that the oldest pull request gets; then it is passed over
+_TURN_PATIENCE = 120.0  # seconds that one landing waits for its turn, in all
+_LISTED = re.compile(r"^#(?P<number>\d+) \[.*\((?P<branch>[^()\s]+)\)$", re.MULTILINE)
 
 
 class Verdict(StrEnum):
@@ -54,6 +57,13 @@ class Check:
     """Tools with a failing case."""
 
 
+def ahead(listing: str, pull: int, kind: str) -> list[int]:
+    """Return the open pull requests of a kind (`area`: they add to the registry) that are older than `pull`."""
+    found = _LISTED.finditer(listing)
+    older = {int(match["number"]) for match in found if match["branch"].partition("/")[2].startswith(f"{kind}-")}
+    return sorted(number for number in older if number < pull)
+
+
 def read_check(ok: bool, output: str) -> Check:
     """Read the output of check.py: the count, and the tools whose cases fail (a case id is `<tool>-<number>`)."""
     count = _CASES.search(output)
@@ -63,6 +73,10 @@ def read_check(ok: bool, output: str) -> Check:
 
 class Lander:
     """Lands branches of one clone.
+
+    All who add to the registry change the same lines, so whoever merges puts all the others in conflict. They take
+    turns, oldest pull request first, without a word: each looks at the open ones and lets the older ones go, within
+    bounds, for the owner of an older one may be slow or gone.
 
     `registry` is the shared file in which both sides of a conflict only add lines; `sources` and `cases` match the
     paths of a tool's own module and of its cases (group `tool`); `react` is called between rounds.
@@ -102,6 +116,7 @@ class Lander:
         result = Landing(Verdict.STUCK)
         checked = ""
         pause = _PAUSE
+        patience = _TURN_PATIENCE
         main = await self.clone.fetch()
         for _ in range(ROUNDS):
             await self.react()
@@ -127,6 +142,8 @@ class Lander:
                     result.verdict, result.reason = Verdict.WRONG, check.summary
                     return result
                 checked = head
+            if self.registry in await self.clone.changed(main, head):
+                patience = await self._await_turn(result.pull, patience)
             seen, main = main, await self.clone.fetch()
             if main != seen:
                 result.reason = "others were faster each time"
@@ -137,6 +154,25 @@ class Lander:
             pause = min(_LONGEST_PAUSE, pause * 2)
             main = await self.clone.fetch()
         return result
+
+    async def _await_turn(self, pull: int, patience: float) -> float:
+        """Wait until no older pull request adds to the registry, at most `patience` seconds; return what is left."""
+        first, since, passed_over = 0, self.clock.monotonic(), set[int]()
+        while patience > 0:
+            listing = (await self.tools.call("forge_pulls")).text
+            older = [number for number in ahead(listing, pull, "area") if number not in passed_over]
+            if not older:
+                break
+            now = self.clock.monotonic()
+            if older[0] != first:
+                first, since = older[0], now
+            elif now - since > _HEAD_PATIENCE:
+                passed_over.add(first)
+                continue
+            wait = min(patience, _LONGEST_PAUSE, 0.5 * len(older))
+            await self.clock.sleep(wait)
+            patience -= wait
+        return patience
 
     async def _offer(self, branch: str, title: str, body: str, result: Landing) -> bool:
         """Push the branch and see that it has a pull request; False when that is impossible."""

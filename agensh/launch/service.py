@@ -48,9 +48,12 @@ def _board(run: RunDir) -> None:
 
 def _forge(run: RunDir) -> None:
     from agensh.embedded.forge.server import serve
+    from agensh.embedded.forge.settings import ForgeSettings
 
     admin = run.secrets().forge_admin
-    serve(run.forge, *_address(run.info().urls.forge), (admin.name, admin.password))
+    # With many open pull requests on one branch, only those that are looked at are checked again after a merge.
+    settings = ForgeSettings(delay_check_for_inactive_days=0)
+    serve(run.forge, *_address(run.info().urls.forge), (admin.name, admin.password), settings)
 
 
 def _chat(run: RunDir) -> None:

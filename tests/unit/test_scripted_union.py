@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.scripted.git import union
-from adapters.scripted.landing import read_check
+from adapters.scripted.landing import ahead, read_check
 
 BASE = "TOOLS = {\n    # tools\n}\n"
 
@@ -57,3 +57,16 @@ def test_nothing_is_lost_and_nothing_doubled(ours: list[str], theirs: list[str])
 def test_the_check_is_read(output: str, ok: bool, summary: str, broken: set[str]) -> None:
     check = read_check(ok, output)
     assert (check.ok, check.summary, check.broken) == (ok, summary, frozenset(broken))
+
+
+LISTING = """status=ok pulls=4
+#12 [demo-worker2, open, can be merged, 0.1 min ago] cut: columns (demo-worker2/area-cut-g12)
+#11 [demo-worker5, open, being checked or in conflict, 0.2 min ago] wc: lines (and words) (demo-worker5/area-wc-g9)
+#9 [demo-worker3, open, can be merged, 0.4 min ago] tr: ranges (demo-worker3/audit-tr-g7)
+#8 [demo-worker1, open, can be merged, 0.9 min ago] od: bytes (demo-worker1/area-od-g3)
+"""
+
+
+@pytest.mark.parametrize(("pull", "expected"), [(8, []), (9, [8]), (11, [8]), (12, [8, 11]), (99, [8, 11, 12])])
+def test_older_pull_requests_that_add_to_the_registry_go_first(pull: int, expected: list[int]) -> None:
+    assert ahead(LISTING, pull, "area") == expected

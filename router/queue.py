@@ -111,11 +111,15 @@ class EventQueue:
         self._writer = writer
         self._clock = clock
         self._changed = asyncio.Event()
+        self._cursors: dict[str, str] = {}
+        """Committed cursors; all of them once `_loaded`, for nobody else writes them."""
+        self._loaded = False
 
     async def put(self, new: Sequence[NewEvent], cursor: Mapping[str, str] | None = None) -> int:
         """Commit the events not yet known and the cursor rows together; return how many were new."""
         put = Put.of(self.worker, new, cursor or {}, self._clock.time())
         fresh = [_queued(event_id, event) for event_id, event in await self._writer.submit_item(PUTS, put)]
+        self._cursors.update(cursor or {})
         if fresh:
             self.on_new(fresh)
             self._changed.set()
@@ -123,9 +127,13 @@ class EventQueue:
 
     async def cursor(self, source: str) -> str | None:
         """Return a cursor's committed value; None when there is none yet."""
-        query = select(cursors.c.value).where(cursors.c.worker == self.worker, cursors.c.source == source)
-        value: str | None = await self._writer.read(lambda connection: connection.scalar(query))
-        return value
+        if not self._loaded:
+            query = select(cursors.c.source, cursors.c.value).where(cursors.c.worker == self.worker)
+            rows = await self._writer.read(lambda connection: connection.execute(query))
+            # What was put meanwhile is newer than what was read.
+            self._cursors = {row.source: row.value for row in rows} | self._cursors
+            self._loaded = True
+        return self._cursors.get(source) or None
 
     async def wait(self) -> None:
         """Return when an event may be claimed."""

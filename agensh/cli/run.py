@@ -33,9 +33,7 @@ def demo(
     workers: Annotated[int, typer.Option(min=1, max=1024, help="How many workers.")] = 8,
     speed: Annotated[
         float | None,
-        typer.Option(
-            help="How much faster than real time the 6-hour clock runs (default: 120; a large team: less)."
-        ),
+        typer.Option(help="How much faster than real time the 6-hour clock runs (default: 120; a large team: less)."),
     ] = None,
     keep: Annotated[Path | None, typer.Option(help="Folder to keep the run in (default: below --runs).")] = None,
     checkpoints: Checkpoints = DEFAULT_CHECKPOINTS,

@@ -43,19 +43,25 @@ class PrivateServer:
         return f"mysql+aiomysql://root@{HOST}:{self.port}/{database}"
 
 
-def find_program(*names: str) -> str | None:
-    """Return the first of these programs, also from the folders that an ordinary user's PATH leaves out."""
-    path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
+def search_path() -> str:
+    """Return where programs are looked for: PATH, and the folders that an ordinary user's PATH leaves out."""
+    return os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
+
+
+def _find(path: str, *names: str) -> str | None:
     return next((found for name in names if (found := shutil.which(name, path=path))), None)
 
 
 @asynccontextmanager
-async def private_mariadb(clock: Clock, databases: tuple[str, ...]) -> AsyncIterator[PrivateServer]:
-    """Start a server with these empty databases, and end it with the block.
+async def private_mariadb(
+    clock: Clock, databases: tuple[str, ...], *, path: str | None = None
+) -> AsyncIterator[PrivateServer]:
+    """Start a server with these empty databases, and end it with the block; `path` as `search_path` by default.
 
     AgenshError when it is not installed or does not start.
     """
-    server, install = find_program("mariadbd", "mysqld"), find_program("mariadb-install-db", "mysql_install_db")
+    path = search_path() if path is None else path
+    server, install = _find(path, "mariadbd", "mysqld"), _find(path, "mariadb-install-db", "mysql_install_db")
     if server is None or install is None:
         missing = "mariadbd" if server is None else "mariadb-install-db"
         raise AgenshError(

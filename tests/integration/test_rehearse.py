@@ -12,7 +12,6 @@ import pytest
 from agensh.clock import SystemClock
 from agensh.errors import AgenshError
 from agensh.launch.create import share_workers
-from agensh.rehearse import mariadb
 from agensh.rehearse.mariadb import private_mariadb
 from agensh.rehearse.rehearsal import Options
 
@@ -62,12 +61,9 @@ def test_eight_workers_lose_nothing(tmp_path: Path) -> None:
     assert max(len(file.read_text(encoding="utf-8").splitlines()) for file in prompts) > 1, "several turns"
 
 
-async def test_without_mariadb_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    if mariadb.find_program("mariadbd", "mysqld") is not None:
-        pytest.skip("mariadbd is in a folder that is looked at in any case")
+async def test_without_mariadb_it_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(AgenshError, match=r"mariadbd is not installed .* --db URL, or rehearse on SQLite"):
-        async with private_mariadb(SystemClock(), ("a",)):
+        async with private_mariadb(SystemClock(), ("a",), path=str(tmp_path)):
             pass
 
 

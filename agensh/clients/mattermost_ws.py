@@ -48,6 +48,8 @@ class ChatSignal:
     channel_type: str = ""
     """`O`, `P`, `D`, `G`."""
     channel_name: str = ""
+    creator_id: str = ""
+    """Of a direct channel that was added: the account that opened it."""
 
 
 class PostedFrames:
@@ -238,7 +240,8 @@ class MattermostSocket:
                 self._frames.keep(frame, signal)
                 self._put(signal)
         elif value["event"] == "direct_added":
-            self._put(ChatSignal("direct_added", channel_id=str(broadcast.get("channel_id") or "")))
+            channel_id, creator_id = str(broadcast.get("channel_id") or ""), str(data.get("creator_id") or "")
+            self._put(ChatSignal("direct_added", channel_id=channel_id, creator_id=creator_id))
 
     def _number(self, seq: int) -> None:
         if seq > self._next_seq:

@@ -116,7 +116,8 @@ class MattermostListener(Listener[ChatSignal]):
         self._places: dict[str, _Place] = {}
         self._behind = True
         """Whether all channels must be read back before anything else."""
-        self._unread_channels: set[str] = set()
+        self._unread_channels: dict[str, str] = {}
+        """Direct channels that were added, and who opened them."""
         self._committed: dict[str, None] = {}
         """Ids of posts that were put, newest last: saves the sink most repetitions."""
 
@@ -135,7 +136,7 @@ class MattermostListener(Listener[ChatSignal]):
             case "fresh" | "gap":
                 self._behind = True
             case "direct_added":
-                self._unread_channels.add(signal.channel_id)
+                self._unread_channels[signal.channel_id] = signal.creator_id
             case "dead_session":
                 raise ServiceError("The chat", 401, "the token of this account is not valid any more")
             case "resumed":
@@ -153,9 +154,13 @@ class MattermostListener(Listener[ChatSignal]):
                     self._behind = True
                     raise
             elif self._unread_channels:
-                channel_id = next(iter(self._unread_channels))
-                await self._read_direct(channel_id)
-                self._unread_channels.discard(channel_id)
+                channel_id, creator_id = next(iter(self._unread_channels.items()))
+                if creator_id != (await self.client.me()).id:
+                    await self._read_direct(channel_id)
+                elif channel_id not in self._places:
+                    # Opened by this worker in order to write: what the other answers comes as any post does.
+                    await self._add_place(_Place(channel_id, True, ""))
+                self._unread_channels.pop(channel_id, None)
             elif self._inbox:
                 batch = [self._inbox[index] for index in range(min(BATCH, len(self._inbox)))]
                 await self._take(batch)

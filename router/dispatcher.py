@@ -183,15 +183,16 @@ class Dispatcher:
         self._timers.turn_started()
         now = self._clock.time()
         heard = self._feed.head
+        events = self._desk.untold(claim.events)
         context = self._desk.open_turn(
             claim.turn_id,
-            claim.events,
+            events,
             room=self._limits.context_chars,
             length=lambda entry: len(entry_line(entry, now)) + 1,
         )
         prompt = turn_prompt(
             self._briefing,
-            claim.events,
+            events,
             context,
             first=not self.session.primed,
             now=now,

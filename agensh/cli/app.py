@@ -11,6 +11,7 @@ from agensh import __version__
 from agensh.cli import board, inspect, mcp
 from agensh.cli import run as run_commands
 from agensh.cli.doctor import doctor
+from agensh.cli.rehearse import rehearse
 from agensh.errors import AgenshError
 from agensh.text import printable
 
@@ -29,6 +30,7 @@ app.command()(run_commands.stop)
 app.command()(inspect.status)
 app.command()(inspect.report)
 app.command()(doctor)
+app.command()(rehearse)
 app.add_typer(board.app, name="board", help="The board: serve it, read it, write to it.")
 app.add_typer(mcp.app, name="mcp", help="Tools over MCP for any CLI.")
 

@@ -69,8 +69,9 @@ def show_status(run: RunDir, *, as_json: bool) -> None:
 def _ask_node(run: RunDir) -> Health | None:
     headers = {"Authorization": f"Bearer {run.secrets().node_admin}"}
     try:
-        answer = httpx.get(f"{run.info().urls.node}/status", headers=headers, timeout=5.0, trust_env=False)
-        return read_health(answer.json(), SystemClock().time())
+        with httpx.Client(headers=headers, timeout=5.0, trust_env=False) as http:
+            answers = [http.get(f"{place.url}/status").json() for place in run.info().places]
+        return read_health(answers, SystemClock().time())
     except httpx.TransportError:
         return None
 

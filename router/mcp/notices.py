@@ -114,8 +114,15 @@ def render_notice(
     messages = sorted(direct_messages, key=lambda message: (not message.reminder, message.posted_at))
     ordered = sorted(entries, key=lambda entry: (rank[entry.type], entry.seq))
     lines = [(message.ref, message_line(message, now)) for message in messages]
-    lines += [(f"g{entry.seq}", entry_line(entry, now)) for entry in ordered]
-    return compose(lines, room=room, more=more)
+    used = sum(len(line) for _, line in lines)
+    for entry in ordered:
+        # A thousand entries may wait, and a dozen fit: what lies behind the first that does not is only counted.
+        if used > room:
+            break
+        line = entry_line(entry, now)
+        used += len(line)
+        lines.append((f"g{entry.seq}", line))
+    return compose(lines, room=room, more=more + len(messages) + len(ordered) - len(lines))
 
 
 @dataclass(frozen=True, slots=True)

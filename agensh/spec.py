@@ -95,7 +95,7 @@ class TaskSection(_Section):
 class WorkerSection(_Section):
     """How one worker runs."""
 
-    harness: str = Field("scripted", description="The single-agent CLI: scripted, copilot, claude-code, codex, acp.")
+    harness: str = Field("scripted", description="The single-agent CLI each worker runs: the name of an adapter.")
     model: str = Field("", description="Model name handed to the CLI; empty: the CLI's own default.")
     effort: str = Field("", description="Reasoning effort handed to the CLI; empty: the CLI's own default.")
     options: dict[str, str] = Field(default_factory=dict, description="Options of the adapter, e.g. playbook.")

@@ -31,7 +31,7 @@ class ScriptedAdapter(Adapter):
         """See Adapter.check: rule-based workers rebuild, and bring what they know in a playbook."""
         if kind != "rebuild":
             raise UsageError(
-                f'task.kind: {kind!r} is not for the scripted harness, whose workers follow a playbook; it takes "rebuild".'
+                f'task.kind: {kind!r} is not for the scripted harness, which follows a playbook; it takes "rebuild".'
             )
         if "playbook" not in options:
             raise UsageError("worker.options.playbook: missing; the scripted harness needs the folder of a playbook.")

@@ -175,6 +175,7 @@ class Adapter(ABC):
 
         Raises UsageError that names the key and what is allowed. Without an override every kind and option is.
         """
+        del kind, options
 
     @abstractmethod
     async def start(self, session: str | None = None) -> str:

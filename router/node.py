@@ -12,7 +12,8 @@ import asyncio
 import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -47,6 +48,7 @@ from router.writer import Writer
 SAVE_EVERY = 1.0  # seconds between two saves of the desks' positions
 STOP_GRACE = 20.0  # seconds a turn may take to end when it is interrupted
 LISTEN_SPREAD = 0.1  # seconds between the first connections of two workers' listeners
+LANES = 4  # writers of a host: a statement waits for its answer, and with 500 workers that adds up
 FLUSH_LIMIT = 30.0  # seconds the last writes may take
 SHORTEST_WAIT = 0.5  # seconds; a rehearsal makes waits shorter, but a CLI takes as long to start as ever
 log = logging.getLogger(__name__)
@@ -80,6 +82,8 @@ class NodeHost:
         self._place = place or info.places[0]
         self._grace = grace
         self._stopping = asyncio.Event()
+        self._lanes: list[Writer] = []
+        """Each worker writes through one of them; SQLite has a single one, for it takes one writer at a time."""
         self.routers: dict[str, Router] = {}
 
     def stop(self) -> None:
@@ -93,8 +97,11 @@ class NodeHost:
             await asyncio.to_thread(migrate, url, MIGRATIONS, version_table=VERSION_TABLE)
             engine = open_engine(url)
             try:
-                async with _running(Writer(engine, self._clock)) as writer:
-                    await self._serve(writer)
+                async with AsyncExitStack() as stack:
+                    for _ in range(1 if engine.dialect.name == "sqlite" else LANES):
+                        writer = await stack.enter_async_context(_running(Writer(engine, self._clock)))
+                        self._lanes.append(writer)
+                    await self._serve(self._lanes[0])
             finally:
                 await self._backends.aclose()
                 await engine.dispose()
@@ -106,7 +113,7 @@ class NodeHost:
             feed = BoardFeed(self._backends.feed_source(), self._clock)
             shared = await self._shared(writer, run_clock, feed)
             app = create_mcp_app(self.routers, clock=self._clock, notice_chars=self._info.spec.delivery.notice_chars)
-            status = NodeStatus(self._info.run_id, run_clock, self.routers, feed, writer)
+            status = NodeStatus(self._info.run_id, run_clock, self.routers, feed, self._lanes)
             app.router.routes.extend(
                 status_routes(self.routers, self._secrets.node_admin, self._info.run_id, status.read)
             )
@@ -157,13 +164,14 @@ class NodeHost:
     def _build_routers(self, shared: Shared) -> None:
         spec = self._info.spec
         goal = spec.task.goal.read_text(encoding="utf-8") if spec.task.kind == "repo" else ""
-        for name in self._workers:
+        for number, name in enumerate(self._workers):
+            lane = self._lanes[number % len(self._lanes)]
             secrets = self._secrets.workers[name]
             space = prepare(self._run, self._info, name, secrets)
-            runtime = RecordedRuntime(self._runtime, name, shared.writer, self._clock)
+            runtime = RecordedRuntime(self._runtime, name, lane, self._clock)
             self.routers[name] = Router(
                 name,
-                shared,
+                replace(shared, writer=lane),
                 clients=self._backends.clients(name, secrets),
                 mcp_token=secrets.mcp_token,
                 briefing=Briefing.of(

@@ -1,7 +1,8 @@
 """The node host: one process that runs the workers of one machine.
 
-It holds a kernel lock on the run, so there is one host a run folder and a lock outlives nobody. The run's `t0` is set
-in the database by the first host and kept by every later one, which therefore resumes the same clock. Every worker is a
+It holds a kernel lock of its name in the run folder, so no share of the workers runs twice and a lock outlives nobody.
+The run's `t0` is set in the database by the first host and kept by every other one, beside it or later, which therefore
+has the same clock. Every worker is a
 supervised task; what breaks in one is recorded and takes down no other. SIGTERM ends cleanly and leaves the run
 `running`, to be resumed; the deadline ends it as `finished`.
 """

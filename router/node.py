@@ -1,7 +1,8 @@
 """The node host: one process that runs the workers of one machine.
 
-It holds a kernel lock on the run, so there is one host a run folder and a lock outlives nobody. The run's `t0` is set
-in the database by the first host and kept by every later one, which therefore resumes the same clock. Every worker is a
+It holds a kernel lock of its name in the run folder, so no share of the workers runs twice and a lock outlives nobody.
+The run's `t0` is set in the database by the first host and kept by every other one, beside it or later, which therefore
+has the same clock. Every worker is a
 supervised task; what breaks in one is recorded and takes down no other. SIGTERM ends cleanly and leaves the run
 `running`, to be resumed; the deadline ends it as `finished`.
 """
@@ -12,7 +13,8 @@ import asyncio
 import logging
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -49,6 +51,7 @@ from router.writer import Writer
 SAVE_EVERY = 1.0  # seconds between two saves of the desks' positions
 STOP_GRACE = 20.0  # seconds a turn may take to end when it is interrupted
 LISTEN_SPREAD = 0.1  # seconds between the first connections of two workers' listeners
+LANES = 4  # writers of a host: a statement waits for its answer, and with 500 workers that adds up
 FLUSH_LIMIT = 30.0  # seconds the last writes may take
 SHORTEST_WAIT = 0.5  # seconds; a rehearsal makes waits shorter, but a CLI takes as long to start as ever
 log = logging.getLogger(__name__)
@@ -82,6 +85,8 @@ class NodeHost:
         self._place = place or info.places[0]
         self._grace = grace
         self._stopping = asyncio.Event()
+        self._lanes: list[Writer] = []
+        """Each worker writes through one of them; SQLite has a single one, for it takes one writer at a time."""
         self.routers: dict[str, Router] = {}
 
     def stop(self) -> None:
@@ -95,8 +100,11 @@ class NodeHost:
             await asyncio.to_thread(migrate, url, MIGRATIONS, version_table=VERSION_TABLE)
             engine = open_engine(url)
             try:
-                async with _running(Writer(engine, self._clock)) as writer:
-                    await self._serve(writer)
+                async with AsyncExitStack() as stack:
+                    for _ in range(1 if engine.dialect.name == "sqlite" else LANES):
+                        writer = await stack.enter_async_context(_running(Writer(engine, self._clock)))
+                        self._lanes.append(writer)
+                    await self._serve(self._lanes[0])
             finally:
                 await self._backends.aclose()
                 await engine.dispose()
@@ -110,7 +118,7 @@ class NodeHost:
             delivery = self._info.spec.delivery
             rate = Rate(delivery.calls_per_second, delivery.calls_burst)
             app = create_mcp_app(self.routers, clock=self._clock, notice_chars=delivery.notice_chars, rate=rate)
-            status = NodeStatus(self._info.run_id, run_clock, self.routers, feed, writer)
+            status = NodeStatus(self._info.run_id, run_clock, self.routers, feed, self._lanes)
             app.router.routes.extend(
                 status_routes(self.routers, self._secrets.node_admin, self._info.run_id, status.read)
             )
@@ -161,13 +169,14 @@ class NodeHost:
     def _build_routers(self, shared: Shared) -> None:
         spec = self._info.spec
         goal = spec.task.goal.read_text(encoding="utf-8") if spec.task.kind == "repo" else ""
-        for name in self._workers:
+        for number, name in enumerate(self._workers):
+            lane = self._lanes[number % len(self._lanes)]
             secrets = self._secrets.workers[name]
             space = prepare(self._run, self._info, name, secrets)
-            runtime = RecordedRuntime(self._runtime, name, shared.writer, self._clock)
+            runtime = RecordedRuntime(self._runtime, name, lane, self._clock)
             self.routers[name] = Router(
                 name,
-                shared,
+                replace(shared, writer=lane),
                 clients=self._backends.clients(name, secrets),
                 mcp_token=secrets.mcp_token,
                 briefing=Briefing.of(

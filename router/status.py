@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -34,18 +34,18 @@ class NodeStatus:
     run_clock: RunClock
     routers: Mapping[str, Router]
     feed: BoardFeed
-    writer: Writer
+    writers: Sequence[Writer]
 
     async def read(self) -> dict[str, Any]:
         """Return it as plain data; one query, however many workers there are."""
-        waiting = await depths(self.writer, list(self.routers))
+        waiting = await depths(self.writers[0], list(self.routers))
         empty = Depth(0, None)
         return {
             "run": self.run_id,
             "t0": self.run_clock.t0,
             "deadline": self.run_clock.deadline,
             "feed": {"head": self.feed.head, "connected": self.feed.connected},
-            "unwritten": self.writer.backlog,
+            "unwritten": sum(writer.backlog for writer in self.writers),
             "workers": [router.status(waiting.get(name, empty)) for name, router in self.routers.items()],
         }
 

@@ -147,7 +147,7 @@ async def test_a_message_reaches_a_busy_worker_with_its_next_call_and_is_not_rep
         backends.ears[ME].heard.put_nowait(([direct_message(1, "stop that", at=earlier)], {"mattermost": "1"}))
         await stage.until(lambda: desk.oldest_unseen() == earlier)
         go.set()
-        await stage.until(lambda: len(stage.prompts[ME]) == 2)  # the single worker goes on
+        await stage.until(lambda: len(stage.prompts[ME]) >= 2)  # the single worker goes on
         await stage.until(lambda: host.routers[ME].state == "idle" or len(stage.prompts[ME]) > 2)
     assert sorted(shown) == ["e2", "g1"]
     assert "stop that" not in stage.prompts[ME][1]

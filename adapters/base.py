@@ -169,6 +169,14 @@ class Adapter(ABC):
         self.runtime = runtime
         self.clock = clock
 
+    @classmethod
+    def check(cls, kind: str, options: Mapping[str, str]) -> None:
+        """Say whether this harness can do a task of that kind with these `worker.options`; called before a run starts.
+
+        Raises UsageError that names the key and what is allowed. Without an override every kind and option is.
+        """
+        del kind, options
+
     @abstractmethod
     async def start(self, session: str | None = None) -> str:
         """Start the CLI, in a fresh session or in the one given, and return the session's id.

@@ -8,6 +8,7 @@ from adapters.base import Adapter
 from agensh.errors import UsageError
 
 _ADAPTERS = {
+    "rehearsal": ("adapters.rehearsal", "RehearsalAdapter"),
     "scripted": ("adapters.scripted.adapter", "ScriptedAdapter"),
 }
 

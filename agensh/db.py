@@ -143,6 +143,10 @@ def run_migrations(config: Config, target_metadata: Any) -> None:
     sync = {"sqlite+aiosqlite": "sqlite", "mysql+aiomysql": "mysql+pymysql"}
     engine = create_engine(url.set(drivername=sync.get(url.drivername, url.drivername)), poolclass=pool.NullPool)
     with engine.connect() as connection:
+        if url.get_backend_name() != "sqlite":
+            # Several processes of a run may start at once; the lock ends with the connection.
+            connection.exec_driver_sql("SELECT GET_LOCK(CONCAT(DATABASE(), '.agensh'), 60)")
+            connection.commit()
         context.configure(
             connection=connection,
             target_metadata=target_metadata,

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import sys
 from typing import IO
 
 from agensh.clock import iso
 
+# What a terminal obeys, what ends a line for some readers, and what cannot be encoded; JSON escapes the rest itself.
+_UNSAFE = re.compile(
+    "[\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\U000e0000-\U000e007f]"
+)
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 
@@ -29,7 +34,11 @@ class JsonFormatter(logging.Formatter):
         line |= {key: value for key, value in vars(record).items() if key not in _STANDARD and key != "color_message"}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str, ensure_ascii=False)
+        return _UNSAFE.sub(_escaped, json.dumps(line, default=str, ensure_ascii=False))
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return json.dumps(match[0])[1:-1]
 
 
 def set_up_logging(level: str = "info", stream: IO[str] | None = None) -> None:

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agensh.clock import utc
 from agensh.errors import AgenshError, UsageError
-from agensh.identity import write_private, write_private_json
+from agensh.identity import parse_worker_name, write_private, write_private_json
 from agensh.spec import TeamSpec
 from agensh.urls import sqlite_url
 
@@ -29,6 +29,20 @@ class ServiceUrls(BaseModel):
     chat: str
     board: str
     node: str
+
+
+class NodePlace(BaseModel):
+    """One node host of a run: where it answers, and which share of the workers it runs."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    """Of its process, its log and its lock."""
+    url: str
+    first: int
+    """Index of its first worker in the spec's order."""
+    count: int
+    """How many workers it runs."""
 
 
 class RunInfo(BaseModel):
@@ -45,6 +59,28 @@ class RunInfo(BaseModel):
     repository: str = Field(description="Name of the team's repository.")
     channel: str = Field(description="Name of the team's task channel.")
     chat_team: str = Field(description="Name of the team on the chat.")
+    nodes: tuple[NodePlace, ...] = Field((), description="The node hosts; empty: one host, at `urls.node`, runs all.")
+
+    @property
+    def places(self) -> tuple[NodePlace, ...]:
+        """The node hosts of the run, at least one."""
+        return self.nodes or (NodePlace(name="node", url=self.urls.node, first=0, count=self.spec.team.workers),)
+
+    def place(self, name: str) -> NodePlace:
+        """Return the node host of that name; UsageError lists those there are."""
+        for place in self.places:
+            if place.name == name:
+                return place
+        raise UsageError(f"node: {name!r} is none of this run's: {', '.join(place.name for place in self.places)}.")
+
+    def workers_of(self, place: NodePlace) -> list[str]:
+        """Return the full handles of the workers that a node host runs."""
+        return self.spec.worker_names[place.first : place.first + place.count]
+
+    def node_url(self, worker: str) -> str:
+        """Return where the node host of a worker answers."""
+        index = parse_worker_name(worker)[1] - 1
+        return next(place.url for place in self.places if place.first <= index < place.first + place.count)
 
 
 class AdminSecrets(BaseModel):
@@ -77,7 +113,18 @@ class RunSecrets(BaseModel):
     """Admin token of the board service."""
     node_admin: str = ""
     """Token of the node host's own status routes."""
+    board_db: str = ""
+    """Database URL of the board, with its password; empty: SQLite in the run folder."""
+    runtime_db: str = ""
+    """Database URL of the routers, which all node hosts share; empty: SQLite in the run folder."""
     workers: dict[str, WorkerSecrets] = Field(default_factory=dict)
+
+
+class _Databases(BaseModel):
+    """What the secrets say about databases."""
+
+    board_db: str = ""
+    runtime_db: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +150,13 @@ class RunDir:
 
     @property
     def board_url(self) -> str:
-        """Database of the board service."""
-        return sqlite_url(self.path / "board.sqlite3")
+        """Database of the board service: the one the secrets name, else SQLite in this folder."""
+        return self._named().board_db or sqlite_url(self.path / "board.sqlite3")
 
     @property
     def runtime_url(self) -> str:
-        """Database of the routers: queue, turns, tool calls, notices, record."""
-        return sqlite_url(self.path / "runtime.sqlite3")
+        """Database of the routers (queue, turns, tool calls, notices, record): as for the board."""
+        return self._named().runtime_db or sqlite_url(self.path / "runtime.sqlite3")
 
     @property
     def forge(self) -> Path:
@@ -155,6 +202,12 @@ class RunDir:
             return RunSecrets.model_validate_json(self.secrets_file.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise AgenshError(f"{self.secrets_file} is missing; the run cannot go on without it.") from None
+
+    def _named(self) -> _Databases:
+        try:
+            return _Databases.model_validate_json(self.secrets_file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return _Databases()
 
     def write_secrets(self, value: RunSecrets) -> None:
         """Write the credentials, mode 600."""

@@ -13,6 +13,7 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
+from agensh.bounded_http import BoundedProtocol
 from agensh.errors import UsageError
 
 GRACE = 3.0  # seconds that requests under way get after SIGTERM
@@ -75,6 +76,7 @@ def make_server(app: ASGIApp, on_stop: Callable[[], None] | None = None, **optio
     config = uvicorn.Config(
         app,
         lifespan="on",
+        http=BoundedProtocol,
         log_config=None,
         access_log=False,
         server_header=False,

@@ -95,7 +95,7 @@ class TaskSection(_Section):
 class WorkerSection(_Section):
     """How one worker runs."""
 
-    harness: str = Field("scripted", description="The single-agent CLI: scripted, copilot, claude-code, codex, acp.")
+    harness: str = Field("scripted", description="The single-agent CLI each worker runs: the name of an adapter.")
     model: str = Field("", description="Model name handed to the CLI; empty: the CLI's own default.")
     effort: str = Field("", description="Reasoning effort handed to the CLI; empty: the CLI's own default.")
     options: dict[str, str] = Field(default_factory=dict, description="Options of the adapter, e.g. playbook.")
@@ -137,6 +137,10 @@ class DeliverySection(_Section):
 
     notice_chars: int = Field(2000, ge=200, le=20_000, description="Most characters a notice adds to a tool result.")
     context_chars: int = Field(12_000, ge=1000, le=400_000, description="Most characters of unread entries in a turn.")
+    calls_per_second: float = Field(
+        50.0, ge=0, le=100_000, description="Requests a second of one worker to its MCP endpoint; 0 for no limit."
+    )
+    calls_burst: int = Field(10_000, ge=1, le=10_000_000, description="Requests of one worker before that rate counts.")
     attempts: int = Field(8, ge=1, le=100, description="Failed deliveries of an event before it is dead.")
 
 

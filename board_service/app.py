@@ -78,6 +78,10 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    if isinstance(error.__cause__, Refusal):  # the body broke a bound while the framework read it
+        return answer(request, error.__cause__)
+    if error.status_code == 400:  # the framework's word for a body it cannot parse
+        return answer(request, refuse(422, "not_json", "body: it is not JSON; send an object."))
     texts = {404: f"There is no {request.url.path[:100]!a} here.", 405: f"{request.method} is not possible here."}
     text = texts.get(error.status_code, str(error.detail))
     response = answer(request, refuse(error.status_code, f"http_{error.status_code}", text))

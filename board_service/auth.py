@@ -6,6 +6,7 @@ revoked is forgotten at the next look at the database (`follow_seconds`).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -19,6 +20,7 @@ from board_service.errors import Refusal, refuse
 from board_service.tables import tokens
 
 BOOTSTRAP_ADMIN = "admin"
+HASHES_AT_ONCE = 500
 
 
 class Role(StrEnum):
@@ -68,6 +70,8 @@ class TokenBook:
         self._admin_hash = token_hash(admin_token) if admin_token else ""
         self._known: dict[str, Principal] = {}
         self._state: tuple[int, int] = (0, 0)
+        self._unsure: set[str] = set()
+        """Found since the last look: made and revoked between two looks, it leaves no trace in count and highest id."""
         self.generation = 0
         """Changes whenever a token may have been revoked."""
 
@@ -87,15 +91,26 @@ class TokenBook:
                 # not count for later.
                 if generation == self.generation:
                     self._known[hashed] = found
+                    self._unsure.add(hashed)
         return found
 
     async def refresh(self) -> None:
         """Forget everything when the stored tokens changed since the last call."""
         row = await self._first(select(func.count(), func.max(tokens.c.id)).select_from(tokens))
         state = (0, 0) if row is None else (int(row[0]), int(row[1] or 0))
-        if state != self._state:
+        unsure = list(self._unsure)
+        if state != self._state or not await self._all_stored(unsure):
             self._forget()
             self._state = state
+        self._unsure.difference_update(unsure)
+
+    async def _all_stored(self, hashes: Sequence[str]) -> bool:
+        for start in range(0, len(hashes), HASHES_AT_ONCE):
+            some = hashes[start : start + HASHES_AT_ONCE]
+            row = await self._first(select(func.count()).select_from(tokens).where(tokens.c.token_hash.in_(some)))
+            if row is None or int(row[0]) != len(some):
+                return False
+        return True
 
     async def any_stored(self) -> bool:
         """Say whether there is any token at all."""

@@ -1,11 +1,13 @@
-"""What stands before the routes: authentication of every path but two, and bounds on queries and bodies.
+"""What stands before the routes: authentication of every path but two, and bounds on rates, queries and bodies.
 
-Nothing of a request without a valid token is read, and no body is taken in beyond its bound.
+Nothing of a request without a valid token is read, and no body is taken in beyond its bound or its time.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import math
 
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from starlette.requests import ClientDisconnect, Request
@@ -14,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agensh.db import DatabaseUnavailable
 from agensh.entries import DETAIL_CAP
-from board_service.auth import Principal, unauthorised
+from board_service.auth import Principal, Role, unauthorised
 from board_service.errors import Refusal, disk_full, refuse, storage_unavailable
 from board_service.lane import answered
 from board_service.service import BoardService
@@ -24,6 +26,7 @@ log = logging.getLogger(__name__)
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 BODY_CAP = 512 * 1024  # bytes; a detail of 64 KiB has at most six times as many when JSON escapes every character
 TOKEN_CAP = 512  # characters
+HEADERS_CAP = 32 * 1024  # bytes
 QUERY_CAP = 16 * 1024  # bytes
 _DISK_FULL_CODES = frozenset({1021, 1041, 1114, 3675})  # MySQL: disk full, out of memory, table full, tablespace full
 
@@ -40,13 +43,14 @@ class Gate:
             await self._app(scope, receive, send)
             return
         request = Request(scope)
-        body = _Bounded(receive)
         try:
             caller: Principal | None = None
             if scope["path"] not in OPEN_PATHS:
                 request.state.token = _token(request)
                 request.state.principal = caller = await self._principal(request)
+                _check_rate(request)
             _check_sizes(request)
+            body = _Bounded(receive, request.app.state.service.settings.body_seconds)
             if caller is None or not await answered(scope, body.receive, send, request.app.state.service, caller):
                 await self._app(scope, body.receive, send)
         except Refusal as refusal:
@@ -102,9 +106,29 @@ def _token(request: Request) -> str:
     return token
 
 
+def _check_rate(request: Request) -> None:
+    caller: Principal = request.state.principal
+    if caller.role is Role.ADMIN:
+        return
+    service: BoardService = request.app.state.service
+    reads = request.method in {"GET", "HEAD"}
+    wait = (service.reads if reads else service.writes).take(f"{caller.board}/{caller.name}")
+    if wait:
+        settings = service.settings
+        rate = settings.read_rate if reads else settings.write_rate
+        raise refuse(
+            429,
+            "too_many_requests",
+            f"Too many {'reads' if reads else 'writes'}: {rate:g} a second are allowed in the long run; wait.",
+            retry_after=max(1, math.ceil(wait)),
+        )
+
+
 def _check_sizes(request: Request) -> None:
     if len(request.scope["query_string"]) > QUERY_CAP:
         raise refuse(422, "query_too_long", f"query: it has more than {QUERY_CAP} bytes.")
+    if sum(len(name) + len(value) for name, value in request.scope["headers"]) > HEADERS_CAP:
+        raise refuse(431, "headers_too_long", f"headers: they have more than {HEADERS_CAP} bytes.")
     length = request.headers.get("content-length", "")
     if length.isdigit() and int(length) > BODY_CAP:
         raise _body_too_long()
@@ -119,14 +143,23 @@ def _body_too_long() -> Refusal:
 
 
 class _Bounded:
-    """Counts a body that came without its length."""
+    """Counts a body that came without its length, and waits for it no longer than `seconds`."""
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, receive: Receive, seconds: float) -> None:
         self._receive = receive
+        self._seconds = seconds
         self._taken = 0
+        self._whole = False
 
     async def receive(self) -> Message:
-        message = await self._receive()
+        if self._whole:
+            return await self._receive()  # waits for the end of the connection
+        try:
+            async with asyncio.timeout(self._seconds):
+                message = await self._receive()
+        except TimeoutError:
+            raise refuse(408, "body_late", f"body: it did not arrive within {self._seconds:g} s.") from None
+        self._whole = not message.get("more_body", False)
         if message["type"] == "http.request":
             self._taken += len(message.get("body", b""))
             if self._taken > BODY_CAP:

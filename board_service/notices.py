@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from agensh.entries import NOTICE_ORDER, Entry, EntryType
+from agensh.text import one_line
 from board_service.board import is_shown
 
 _RANK = {type_: rank for rank, type_ in enumerate(NOTICE_ORDER)}
@@ -31,7 +32,9 @@ def pick(unseen: Iterable[Entry], agent: str, now: float, limit: int) -> tuple[l
 def notice(entry: Entry, now: float) -> Notice:
     """Return an entry as agents read it: `[demo-worker1/FAIL +0.4m] content (G1)`."""
     age = max(0.0, now - entry.created_at) / 60
-    return Notice(f"g{entry.seq}", f"[{entry.worker}/{entry.type} +{age:.1f}m] {entry.content} ({entry.label})")
+    return Notice(
+        f"g{entry.seq}", f"[{entry.worker}/{entry.type} +{age:.1f}m] {one_line(entry.content)} ({entry.label})"
+    )
 
 
 def notices(

@@ -12,6 +12,7 @@ import uvicorn
 from fastapi import FastAPI
 from sqlalchemy import make_url
 
+from agensh.bounded_http import BoundedProtocol
 from agensh.errors import AgenshError
 from agensh.serving import BACKLOG, open_socket
 from board_service.app import create_app
@@ -61,6 +62,7 @@ def new_server(app: FastAPI) -> BoardServer:
     return BoardServer(
         uvicorn.Config(
             app,
+            http=BoundedProtocol,
             log_config=None,
             access_log=False,
             lifespan="on",

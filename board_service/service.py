@@ -14,6 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from agensh.clock import Clock
 from agensh.db import DatabaseUnavailable
 from agensh.entries import Entry, EntryType
+from agensh.ratelimit import Rate, RateLimiter
 from board_service.auth import TokenBook
 from board_service.board import Note, is_shown
 from board_service.errors import refuse, storage_unavailable
@@ -84,6 +85,8 @@ class BoardService:
         self.tokens = tokens
         self.clock = clock
         self.metrics = Metrics()
+        self.reads = RateLimiter(Rate(settings.read_rate, settings.read_burst), clock)
+        self.writes = RateLimiter(Rate(settings.write_rate, settings.write_burst), clock)
         self._boards: dict[str, OpenBoard] = {}
         self._opening = asyncio.Lock()
         self._cursors: dict[tuple[str, str], int] = {}

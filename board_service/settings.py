@@ -39,6 +39,15 @@ class BoardSettings(BaseSettings):
     stream_lag: int = Field(
         default=4096, ge=1, description="Entries a live stream may fall behind before it is cut (it then resumes)."
     )
+    write_rate: float = Field(
+        default=100.0, ge=0, description="Writes a second of one worker, after its burst; 0 for no limit."
+    )
+    write_burst: int = Field(default=30_000, ge=1, description="Writes of one worker before its rate counts.")
+    read_rate: float = Field(
+        default=500.0, ge=0, description="Reads a second of one worker, after its burst; 0 for no limit."
+    )
+    read_burst: int = Field(default=100_000, ge=1, description="Reads of one worker before its rate counts.")
+    body_seconds: float = Field(default=30.0, gt=0, description="Seconds a request's body may take to arrive.")
     follow_seconds: float = Field(
         default=1.0, gt=0, description="Seconds between two looks for what other processes wrote to the database."
     )

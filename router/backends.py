@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -13,13 +14,13 @@ from agensh.clients.gitea import GiteaClient
 from agensh.clients.gitea_events import GiteaEventStream
 from agensh.clients.http import new_http_client
 from agensh.clients.mattermost import MattermostClient
-from agensh.clients.mattermost_ws import MattermostSocket
+from agensh.clients.mattermost_ws import MattermostSocket, PostedFrames
 from agensh.clock import Clock
 from agensh.rundir import RunInfo, RunSecrets, WorkerSecrets
 from router.events import EventSink
 from router.feed import EntrySource
 from router.listeners.gitea import GiteaListener
-from router.listeners.mattermost import MattermostListener
+from router.listeners.mattermost import Beginning, MattermostListener
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,9 @@ class WorkerClients:
 
 class Listener(Protocol):
     """Turns what one source shows into events, until it is cancelled."""
+
+    live: asyncio.Event
+    """Set while the source is heard."""
 
     async def run(self) -> None:
         """Listen."""
@@ -65,7 +69,8 @@ class Backends(Protocol):
         ...
 
 
-CONNECTIONS = httpx.Limits(max_connections=128, max_keepalive_connections=64)
+# The pool looks at each of its connections for each request, and 32 requests at once keep any of the services busy.
+CONNECTIONS = httpx.Limits(max_connections=32, max_keepalive_connections=32)
 SWEEP = 120.0  # seconds between two readings of a source that no push asked for
 RECONNECT = 60.0  # seconds between two tries to connect at most
 FASTEST = 10.0  # seconds
@@ -74,7 +79,8 @@ FASTEST = 10.0  # seconds
 class ServiceBackends:
     """The real services of a run. One connection pool a service serves all workers of the node."""
 
-    def __init__(self, info: RunInfo, secrets: RunSecrets, clock: Clock) -> None:
+    def __init__(self, info: RunInfo, secrets: RunSecrets, clock: Clock, *, workers: int | None = None) -> None:
+        """`workers` says how many of the run's workers this host runs (all by default)."""
         self._info = info
         self._secrets = secrets
         self._clock = clock
@@ -82,11 +88,14 @@ class ServiceBackends:
         self._chat_http = new_http_client(limits=CONNECTIONS)
         self._forge_http = new_http_client(limits=CONNECTIONS)
         # Every worker holds one event stream of the forge open; no request may wait behind those.
-        streams = 2 * len(secrets.workers)
+        streams = 2 * (len(secrets.workers) if workers is None else workers)
         self._events_http = new_http_client(
             limits=httpx.Limits(max_connections=streams + 8, max_keepalive_connections=8)
         )
-        self._names: dict[str, str] = {}
+        self._accounts = {name: worker.chat_user_id for name, worker in secrets.workers.items()}
+        self._names = {worker.chat_user_id: name for name, worker in secrets.workers.items()}
+        self._beginnings: dict[str, Beginning] = {}
+        self._frames = PostedFrames()
 
     def feed_source(self) -> EntrySource:
         """Return a board client; any token of the board reads all of it."""
@@ -106,7 +115,9 @@ class ServiceBackends:
         urls = self._info.urls
         return WorkerClients(
             board=BoardClient(urls.board, secrets.board_token, self._info.board, self._board_http),
-            chat=MattermostClient(urls.chat, token=secrets.chat_token, http=self._chat_http, clock=self._clock),
+            chat=MattermostClient(
+                urls.chat, token=secrets.chat_token, http=self._chat_http, clock=self._clock, known=self._accounts
+            ),
             forge=GiteaClient(urls.forge, token=secrets.forge_token, http=self._forge_http, clock=self._clock),
         )
 
@@ -117,10 +128,12 @@ class ServiceBackends:
         urls, clock = self._info.urls, self._clock
         pace = {"sweep_every": self._paced(SWEEP), "reconnect_longest": self._paced(RECONNECT)}
         events = GiteaEventStream(urls.forge, worker, secrets.forge_password, http=self._events_http)
-        socket = MattermostSocket(urls.chat, secrets.chat_token, clock)
+        socket = MattermostSocket(urls.chat, secrets.chat_token, clock, frames=self._frames)
         return (
             GiteaListener(worker, clients.forge, events, sink, clock, **pace),
-            MattermostListener(worker, clients.chat, socket, sink, clock, names=self._names, **pace),
+            MattermostListener(
+                worker, clients.chat, socket, sink, clock, names=self._names, beginnings=self._beginnings, **pace
+            ),
         )
 
     def _paced(self, seconds: float) -> float:

@@ -21,7 +21,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import insert, update
+from sqlalchemy import update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agensh.clock import Clock
@@ -32,7 +32,7 @@ from router.mcp.notices import PendingMessage, render_notice
 from router.ports import Notice
 from router.queue import EventQueue, QueuedEvent
 from router.tables import notices
-from router.writer import Writer
+from router.writer import Merge, Writer, row_inserts
 
 CURSOR = "board"
 SHORTEST_LINE = 20  # characters; `[w/FACT +0.0m] x (G1)` has more
@@ -78,8 +78,12 @@ class Desk:
         self._messages: dict[int, QueuedEvent] = {}
         """Chat events and reminders that wait in the queue: direct messages and reminders become notices, the other
         chat events are withdrawn when read."""
+        self._noticed: set[int] = set()
+        """Events that became notices since the last turn began: a claim under way may have taken them as well."""
         self._turn_id: int | None = None
         self._saved = ""
+        self._moved = False
+        """The position may have changed since it was saved."""
 
     def restore(self, cursor: str | None, messages: Sequence[QueuedEvent]) -> None:
         """Take up the saved position and what waits in the queue."""
@@ -132,12 +136,13 @@ class Desk:
             return
         keys = [hand_out.key for hand_out in self._hand_outs]
         messages = [event.id for hand_out in self._hand_outs for event in hand_out.messages]
+        self._moved = True
         self._seen |= self._out
         self._out.clear()
         self._hand_outs.clear()
         self._advance()
         now = self._clock.time()
-        self._writer.record(lambda connection: _acknowledged(connection, keys, now))
+        self._writer.record_item(_ACKNOWLEDGED, (keys, now))
         self._queue.note_acknowledged(messages)
 
     def worker_read(self, sender: str, before: float, limit: int) -> None:
@@ -163,6 +168,13 @@ class Desk:
             self._hand_outs.append(_HandOut(uuid.uuid4().hex, frozenset(), tuple(chosen)))
             self._queue.note_handed_out([event.id for event in chosen], self._turn_id, "read")
 
+    def untold(self, events: Sequence[QueuedEvent]) -> tuple[QueuedEvent, ...]:
+        """Return the events of a claim that no tool result has shown meanwhile; ask before `open_turn`.
+
+        A call between two turns may hand a message out while the claim of the next turn is on its way to the database.
+        """
+        return tuple(event for event in events if event.id not in self._noticed)
+
     def open_turn(
         self, turn_id: int, events: Sequence[QueuedEvent], *, room: int, length: Callable[[Entry], int]
     ) -> SharedContext:
@@ -170,6 +182,7 @@ class Desk:
         self._turn_id = turn_id
         for event in events:
             self._messages.pop(event.id, None)
+        self._noticed.clear()
         pending = self._pending()
         chosen: list[Entry] = []
         left = room
@@ -193,12 +206,16 @@ class Desk:
             messages = [event for hand_out in self._hand_outs for event in hand_out.messages]
             self._hand_outs.clear()
             self._out.clear()
+            self._noticed.difference_update(event.id for event in messages)
             self.expect(messages)
             self._queue.note_returned([event.id for event in messages])
         self._turn_id = None
 
     def unsaved(self) -> str | None:
         """Return the position to save, or None when it was saved already; the caller saves it."""
+        if not self._moved:
+            return None
+        self._moved = False
         value = json.dumps({"seq": self._cursor, "seen": sorted(self._seen)})
         if value == self._saved:
             return None
@@ -236,6 +253,7 @@ class Desk:
     def _hand_out(self, entries: Sequence[Entry], messages: Sequence[QueuedEvent], *, via: str) -> None:
         for event in messages:
             del self._messages[event.id]
+            self._noticed.add(event.id)
         key = self._announce(entries, messages)
         self._record(key, entries, messages, via=via)
         self._queue.note_handed_out([event.id for event in messages], self._turn_id, "notice")
@@ -252,7 +270,7 @@ class Desk:
             row | {"ref": event.ref, "kind": _notice_kind(event), "posted_at": event.observed_at} for event in messages
         ]
         if rows:
-            self._writer.record(lambda connection: connection.execute(insert(notices), rows))
+            self._writer.record_item(_NOTICES, rows)
 
 
 def _message(event: QueuedEvent) -> PendingMessage:
@@ -269,5 +287,16 @@ def _notice_kind(event: QueuedEvent) -> str:
     return "reminder" if event.kind in REMINDERS else "direct_message"
 
 
-async def _acknowledged(connection: AsyncConnection, keys: list[str], now: float) -> None:
-    await connection.execute(update(notices).where(notices.c.hand_out.in_(keys)).values(acked_at=now))
+async def _acknowledge_all(connection: AsyncConnection, items: Sequence[tuple[list[str], float]]) -> Sequence[None]:
+    # One time for all that one transaction takes: they differ by milliseconds.
+    keys = [key for keys, _ in items for key in keys]
+    now = max(now for _, now in items)
+    for start in range(0, len(keys), _CHUNK):
+        chosen = notices.c.hand_out.in_(keys[start : start + _CHUNK])
+        await connection.execute(update(notices).where(chosen).values(acked_at=now))
+    return [None] * len(items)
+
+
+_CHUNK = 500  # keys a statement
+_NOTICES = row_inserts(notices)
+_ACKNOWLEDGED = Merge(_acknowledge_all, last=True)

@@ -183,15 +183,16 @@ class Dispatcher:
         self._timers.turn_started()
         now = self._clock.time()
         heard = self._feed.head
+        events = self._desk.untold(claim.events)
         context = self._desk.open_turn(
             claim.turn_id,
-            claim.events,
+            events,
             room=self._limits.context_chars,
             length=lambda entry: len(entry_line(entry, now)) + 1,
         )
         prompt = turn_prompt(
             self._briefing,
-            claim.events,
+            events,
             context,
             first=not self.session.primed,
             now=now,
@@ -201,6 +202,9 @@ class Dispatcher:
         log.info("turn starts", extra={"worker": self.worker, "turn": claim.turn_id, "events": len(claim.events)})
         texts: list[str] = []
         end = await self._drive(prompt, claim.turn_id, texts)
+        if end.outcome is Outcome.CRASHED and self._stopping.is_set():
+            # The CLI was ended by the stop itself, perhaps before it had read the prompt.
+            end = replace(end, outcome=Outcome.INTERRUPTED, reason="The worker was stopped.")
         self.published = self.published or any(entry.worker == self.worker for entry in self._feed.after(heard))
         self._recorder.ended(claim.turn_id, end, "\n".join(texts))
         log.info(

@@ -1,4 +1,4 @@
-"""One node host a run: a lock of the kernel, which ends with its holder, whatever number or machine name it had."""
+"""One process a node host: a lock of the kernel, which ends with its holder, whatever number or machine name it had."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from agensh.errors import AgenshError
 
 
 @contextmanager
-def node_lock(folder: Path) -> Iterator[None]:
-    """Hold `<folder>/node.lock`; AgenshError that names the holder while another host is alive."""
-    path = folder / "node.lock"
+def node_lock(folder: Path, name: str = "node") -> Iterator[None]:
+    """Hold `<folder>/<name>.lock`; AgenshError that names the holder while another host of that name is alive."""
+    path = folder / f"{name}.lock"
     with path.open("a+", encoding="utf-8") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

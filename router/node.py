@@ -17,27 +17,31 @@ from urllib.parse import urlsplit
 
 import uvicorn
 from sqlalchemy import insert, select, update
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.applications import Starlette
 
 from adapters.base import Adapter, Runtime
+from agensh.bounded_http import BoundedProtocol
 from agensh.clock import Clock, RunClock
 from agensh.db import migrate, open_engine
 from agensh.errors import AgenshError, ServiceError
-from agensh.rundir import RunDir, RunInfo, RunSecrets
+from agensh.ratelimit import Rate
+from agensh.rundir import NodePlace, RunDir, RunInfo, RunSecrets
 from agensh.serving import open_socket
 from router.backends import Backends
 from router.desk import CURSOR
 from router.dispatcher import Cooldown, Limits
 from router.feed import BoardFeed
+from router.intake import write_cursors
 from router.leftovers import end_leftovers
 from router.lock import node_lock
 from router.mcp.server import create_mcp_app
 from router.processes import RecordedRuntime, recorded_processes
 from router.prompt import Briefing
-from router.queue import RetryPolicy, write_cursors
+from router.queue import RetryPolicy
 from router.router import Router, Shared
-from router.status import status_routes
+from router.status import NodeStatus, status_routes
 from router.tables import MIGRATIONS, VERSION_TABLE, runs
 from router.workspace import clone_url, launch, prepare
 from router.writer import Writer
@@ -64,6 +68,7 @@ class NodeHost:
         clock: Clock,
         workers: Sequence[str],
         backends: Backends,
+        place: NodePlace | None = None,
         grace: float = STOP_GRACE,
     ) -> None:
         self._run = run
@@ -74,6 +79,7 @@ class NodeHost:
         self._clock = clock
         self._workers = tuple(workers)
         self._backends = backends
+        self._place = place or info.places[0]
         self._grace = grace
         self._stopping = asyncio.Event()
         self.routers: dict[str, Router] = {}
@@ -84,7 +90,7 @@ class NodeHost:
 
     async def run(self) -> None:
         """Run the workers until the deadline or `stop`. AgenshError when another host runs this run."""
-        with node_lock(self._run.path), self._signals():
+        with node_lock(self._run.path, self._place.name), self._signals():
             url = self._run.runtime_url
             await asyncio.to_thread(migrate, url, MIGRATIONS, version_table=VERSION_TABLE)
             engine = open_engine(url)
@@ -101,11 +107,14 @@ class NodeHost:
         if run_clock.left(self._clock.time()) > 0 and not self._stopping.is_set():
             feed = BoardFeed(self._backends.feed_source(), self._clock)
             shared = await self._shared(writer, run_clock, feed)
-            app = create_mcp_app(self.routers, clock=self._clock, notice_chars=self._info.spec.delivery.notice_chars)
+            delivery = self._info.spec.delivery
+            rate = Rate(delivery.calls_per_second, delivery.calls_burst)
+            app = create_mcp_app(self.routers, clock=self._clock, notice_chars=delivery.notice_chars, rate=rate)
+            status = NodeStatus(self._info.run_id, run_clock, self.routers, feed, writer)
             app.router.routes.extend(
-                status_routes(self.routers, self._secrets.node_admin, self._info.run_id, run_clock)
+                status_routes(self.routers, self._secrets.node_admin, self._info.run_id, status.read)
             )
-            async with _listening(app, self._info.urls.node):
+            async with _listening(app, self._place.url):
                 await self._work(shared)
         if run_clock.left(self._clock.time()) <= 0:
             await self._set_state(writer, "finished")
@@ -140,7 +149,7 @@ class NodeHost:
             secrets = self._secrets.workers[name]
             listeners = self._backends.listeners(name, secrets, router.clients, router.queue, shared.channel_id)
             await self._clock.sleep(number * LISTEN_SPREAD)
-            index = self._info.spec.worker_names.index(name)
+            index = shared.team.index(name)
             await router.run(shared.run_clock.start_of(index), listeners, grace=self._grace)
         except Exception as error:
             log.error("worker failed", extra={"worker": name}, exc_info=error)
@@ -216,7 +225,11 @@ class NodeHost:
             await connection.execute(insert(runs).values(run_id=run_id, t0=now, state="running"))
             return now
 
-        t0 = await writer.submit(operation)
+        try:
+            t0 = await writer.submit(operation)
+        except IntegrityError:
+            # Another host of the run was first; its t0 is there now.
+            t0 = await writer.submit(operation)
         log.info("run is active", extra={"run": run_id, "t0": t0, "resumed": t0 != now})
         return RunClock(t0, self._info.spec.clock.timing())
 
@@ -234,8 +247,7 @@ class NodeHost:
         unsaved = {name: value for name, router in self.routers.items() if (value := router.desk.unsaved()) is not None}
 
         async def operation(connection: AsyncConnection) -> None:
-            for name, value in unsaved.items():
-                await write_cursors(connection, name, {CURSOR: value})
+            await write_cursors(connection, {(name, CURSOR): value for name, value in unsaved.items()})
 
         if unsaved:
             writer.record(operation)
@@ -262,10 +274,14 @@ async def run_node(
     runtime: Runtime,
     clock: Clock,
     backends: Backends,
-    workers: Sequence[str] | None = None,
+    place: NodePlace | None = None,
 ) -> None:
-    """Run the workers of `run` (all by default) on this machine until the deadline, SIGTERM or SIGINT."""
+    """Run the share of `run`'s workers that belongs to `place` (the first by default) on this machine.
+
+    Returns at the deadline, on SIGTERM or on SIGINT.
+    """
     info, secrets = run.info(), run.secrets()
+    place = place or info.places[0]
     host = NodeHost(
         run,
         info,
@@ -273,8 +289,9 @@ async def run_node(
         adapter_factory=adapter_factory,
         runtime=runtime,
         clock=clock,
-        workers=info.spec.worker_names if workers is None else workers,
+        workers=info.workers_of(place),
         backends=backends,
+        place=place,
     )
     await host.run()
 
@@ -305,7 +322,15 @@ async def _listening(app: Starlette, url: str) -> AsyncIterator[None]:
     parts = urlsplit(url)
     host, port = parts.hostname or "127.0.0.1", parts.port or 80
     bound = open_socket(host, port, "node host")
-    config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=5, lifespan="on")
+    config = uvicorn.Config(
+        app,
+        http=BoundedProtocol,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=5,
+        lifespan="on",
+    )
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[bound]))
     try:

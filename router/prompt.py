@@ -10,13 +10,14 @@ the rest; those of one thread and kind share a line. What others wrote is one li
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from agensh.clock import iso
 from agensh.entries import Entry
 from agensh.spec import TeamSpec
-from agensh.text import one_line
+from agensh.text import handle, one_line
 from prompts import render
 from router.desk import SharedContext
 from router.events import Kind, Priority
@@ -26,6 +27,7 @@ CONTEXT_HEADER = "==== SHARED CONTEXT ===="
 SUMMARY_CAP = 400  # characters of one event
 MESSAGE_CAP = 4000  # characters of a direct message: it is meant for this worker and shown whole where that is sane
 COMBINED = 3  # summaries a combined line shows; the newest
+_BAR = re.compile(r"(?<!\S)\|(?!\S)")
 _CONTROL_TEXTS = {
     Kind.START: "start.md",
     Kind.RESUMED: "resumed.md",
@@ -114,7 +116,9 @@ def entry_line(entry: Entry, now: float) -> str:
     """Return the line of a listing: `G12 [demo-worker3, FAIL, 3.2 min ago] content`."""
     minutes = max(0.0, now - entry.created_at) / 60
     more = " (+detail)" if entry.has_detail else ""
-    return f"{entry.label} [{entry.worker}, {entry.type}, {minutes:.1f} min ago] {one_line(entry.content)}{more}"
+    return (
+        f"{entry.label} [{handle(entry.worker)}, {entry.type}, {minutes:.1f} min ago] {one_line(entry.content)}{more}"
+    )
 
 
 def event_lines(events: Sequence[QueuedEvent]) -> list[str]:
@@ -133,8 +137,11 @@ def _line(group: Sequence[QueuedEvent]) -> str:
     if len(group) > 1:
         words.append(f"count={len(group)}")
     if newest.kind is Kind.DIRECT_MESSAGE:
-        words.append(f"from={one_line(str(newest.body.get('author', '')), 80) or '?'}")
+        words.append(f"from={handle(str(newest.body.get('author', '')))}")
     shown = [_summary(event) for event in group[-COMBINED:]]
+    if len(shown) > 1:
+        # The bar stands between two summaries, so it must not stand in one.
+        shown = [_BAR.sub("/", summary) for summary in shown]
     earlier = len(group) - len(shown)
     text = " | ".join(shown) + (f" (+{earlier} earlier in this thread)" if earlier else "")
     return f"[event] {' '.join(words)} summary: {text}"

@@ -24,18 +24,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, and_, case, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Row, and_, case, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agensh.clock import Clock
 from router.events import Kind, NewEvent, Priority, Source
+from router.intake import PUTS, Put
 from router.tables import cursors, events, turns
 from router.waiting import sleep_or_event
 from router.writer import Writer
 
 _DESK_SOURCES = (Source.MATTERMOST, Source.CONTROL)
 CLAIM_LIMIT = 200  # events a turn takes at most; the rest waits for the next one
-_CHUNK = 100  # rows a statement, below every database's limit of parameters
+_CHUNK = 500  # rows a statement, below every database's limit of parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,17 +111,15 @@ class EventQueue:
         self._writer = writer
         self._clock = clock
         self._changed = asyncio.Event()
+        self._cursors: dict[str, str] = {}
+        """Committed cursors; all of them once `_loaded`, for nobody else writes them."""
+        self._loaded = False
 
     async def put(self, new: Sequence[NewEvent], cursor: Mapping[str, str] | None = None) -> int:
         """Commit the events not yet known and the cursor rows together; return how many were new."""
-        worker, now, wanted = self.worker, self._clock.time(), dict(cursor or {})
-
-        async def operation(connection: AsyncConnection) -> list[QueuedEvent]:
-            fresh = await _insert_unknown(connection, worker, new, now)
-            await write_cursors(connection, worker, wanted)
-            return fresh
-
-        fresh = await self._writer.submit(operation)
+        put = Put.of(self.worker, new, cursor or {}, self._clock.time())
+        fresh = [_queued(event_id, event) for event_id, event in await self._writer.submit_item(PUTS, put)]
+        self._cursors.update(cursor or {})
         if fresh:
             self.on_new(fresh)
             self._changed.set()
@@ -128,9 +127,13 @@ class EventQueue:
 
     async def cursor(self, source: str) -> str | None:
         """Return a cursor's committed value; None when there is none yet."""
-        query = select(cursors.c.value).where(cursors.c.worker == self.worker, cursors.c.source == source)
-        value: str | None = await self._writer.read(lambda connection: connection.scalar(query))
-        return value
+        if not self._loaded:
+            query = select(cursors.c.source, cursors.c.value).where(cursors.c.worker == self.worker)
+            rows = await self._writer.read(lambda connection: connection.execute(query))
+            # What was put meanwhile is newer than what was read.
+            self._cursors = {row.source: row.value for row in rows} | self._cursors
+            self._loaded = True
+        return self._cursors.get(source) or None
 
     async def wait(self) -> None:
         """Return when an event may be claimed."""
@@ -285,76 +288,21 @@ class EventQueue:
         return due
 
 
+async def depths(writer: Writer, workers: Sequence[str]) -> dict[str, Depth]:
+    """Return how much waits for each of `workers`; who has nothing waiting is left out. One query for all."""
+    query = (
+        select(events.c.worker, func.count(), func.min(events.c.observed_at))
+        .where(events.c.worker.in_(workers), events.c.state.in_(("queued", "in_flight")))
+        .group_by(events.c.worker)
+    )
+    rows = await writer.read(lambda connection: connection.execute(query))
+    return {worker: Depth(int(count), oldest) for worker, count, oldest in rows}
+
+
 _NOT_HANDED_OUT: dict[str, Any] = {"turn_id": None, "via": None}
 _QUEUED = events.c.state == "queued"
 _IN_FLIGHT = events.c.state == "in_flight"
 _BY_TOOL_RESULT = and_(_IN_FLIGHT, events.c.via != "turn")
-
-
-async def write_cursors(connection: AsyncConnection, worker: str, values: Mapping[str, str]) -> None:
-    """Set cursor rows of a worker inside a transaction; an empty value deletes the row."""
-    for source, value in values.items():
-        chosen = and_(cursors.c.worker == worker, cursors.c.source == source)
-        if not value:
-            await connection.execute(delete(cursors).where(chosen))
-        elif await connection.scalar(select(func.count()).select_from(cursors).where(chosen)):
-            await connection.execute(update(cursors).where(chosen).values(value=value))
-        else:
-            await connection.execute(insert(cursors).values(worker=worker, source=source, value=value))
-
-
-async def _insert_unknown(
-    connection: AsyncConnection, worker: str, new: Sequence[NewEvent], now: float
-) -> list[QueuedEvent]:
-    unique: dict[str, NewEvent] = {}
-    for event in new:
-        unique.setdefault(event.dedupe_key, event)
-    keys, known = list(unique), set[str]()
-    for start in range(0, len(keys), _CHUNK):
-        chunk = keys[start : start + _CHUNK]
-        rows = await connection.scalars(
-            select(events.c.dedupe_key).where(events.c.worker == worker, events.c.dedupe_key.in_(chunk))
-        )
-        known.update(rows)
-    fresh: list[QueuedEvent] = []
-    for dedupe_key, event in unique.items():
-        if dedupe_key in known:
-            continue
-        result = await connection.execute(
-            insert(events).values(
-                worker=worker,
-                dedupe_key=dedupe_key,
-                source=event.source,
-                kind=event.kind,
-                priority=int(event.priority),
-                thread=event.thread[:255],
-                summary=event.summary,
-                body=json.dumps(event.body, ensure_ascii=False),
-                observed_at=event.observed_at,
-                queued_at=now,
-                state="queued",
-                attempts=0,
-                handed_out=0,
-                available_at=now,
-                reason="",
-            )
-        )
-        assert result.inserted_primary_key is not None
-        fresh.append(
-            QueuedEvent(
-                int(result.inserted_primary_key[0]),
-                event.source,
-                event.kind,
-                event.priority,
-                event.thread[:255],
-                event.summary,
-                dict(event.body),
-                event.observed_at,
-                0,
-                0,
-            )
-        )
-    return fresh
 
 
 async def _update(
@@ -363,6 +311,21 @@ async def _update(
     for start in range(0, len(ids), _CHUNK):
         chosen = events.c.id.in_(ids[start : start + _CHUNK])
         await connection.execute(update(events).where(chosen, where).values(**values))
+
+
+def _queued(event_id: int, event: NewEvent) -> QueuedEvent:
+    return QueuedEvent(
+        event_id,
+        event.source,
+        event.kind,
+        event.priority,
+        event.thread[:255],
+        event.summary,
+        dict(event.body),
+        event.observed_at,
+        0,
+        0,
+    )
 
 
 def _event(row: Row[Any]) -> QueuedEvent:

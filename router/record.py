@@ -12,7 +12,7 @@ from adapters.base import ToolActivity, TurnEnd
 from agensh.clock import Clock
 from router.ports import ToolCall
 from router.tables import sessions, tool_calls, turns
-from router.writer import Writer
+from router.writer import Writer, row_inserts
 
 TEXT_CAP = 200_000  # characters of what a worker said in one turn; the beginning and the end are kept
 SUMMARY_CAP = 4000  # characters of one tool call
@@ -141,11 +141,14 @@ class Recorder:
 
     def _insert_call(self, **values: Any) -> None:
         row = {"worker": self.worker, **values}
-        self._writer.record(lambda connection: connection.execute(insert(tool_calls).values(**row)))
+        self._writer.record_item(_CALLS, [row])
 
     def _change_turn(self, turn_id: int, values: dict[str, Any]) -> None:
         change = update(turns).where(turns.c.id == turn_id).values(**values)
         self._writer.record(lambda connection: connection.execute(change))
+
+
+_CALLS = row_inserts(tool_calls)
 
 
 def _is_ours(activity: ToolActivity) -> bool:

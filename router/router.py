@@ -24,7 +24,7 @@ from router.feed import BoardFeed
 from router.idle import Timers
 from router.ports import ToolCall
 from router.prompt import Briefing
-from router.queue import EventQueue, RetryPolicy
+from router.queue import Depth, EventQueue, RetryPolicy
 from router.record import Recorder
 from router.waiting import sleep_or_event, surely
 from router.writer import Writer
@@ -62,6 +62,7 @@ class Router:
         self._stopping = asyncio.Event()
         self._waiting = True
         self._failure = ""
+        self._listeners: Sequence[Listener] = ()
         self.queue = EventQueue(name, shared.writer, shared.clock, shared.policy, on_new=self._on_new)
         self._desk = Desk(name, shared.feed, self.queue, shared.writer, shared.clock)
         self._recorder = Recorder(name, shared.writer, shared.clock)
@@ -166,6 +167,7 @@ class Router:
         The listeners do not wait for the start: what reaches a worker before it is kept for its first turn.
         """
         clock = self._shared.clock
+        self._listeners = listeners
         await surely(clock, self.queue.recover)
         position = await surely(clock, lambda: self.queue.cursor(CURSOR))
         self._desk.restore(position, await surely(clock, self.queue.waiting_posts))
@@ -200,9 +202,8 @@ class Router:
         """The worker's tasks broke; it is shown as parked with the reason."""
         self._failure = reason
 
-    async def status(self) -> dict[str, Any]:
-        """Return what the node's status shows of the worker."""
-        depth = await self.queue.depth()
+    def status(self, depth: Depth) -> dict[str, Any]:
+        """Return what the node's status shows of the worker; `depth` is that of its queue."""
         unseen = [time for time in (self._desk.oldest_unseen(), depth.oldest_at) if time is not None]
         return {
             "worker": self._name,
@@ -210,6 +211,7 @@ class Router:
             "reason": self.reason,
             "session": self.dispatcher.session.session_id,
             "turns": self.dispatcher.turns,
+            "live": bool(self._listeners) and all(listener.live.is_set() for listener in self._listeners),
             "queued": depth.waiting,
             "oldest_unseen_at": min(unseen, default=None),
         }

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from starlette.requests import Request
@@ -11,22 +12,48 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from agensh.clock import RunClock
+from router.feed import BoardFeed
+from router.queue import Depth, depths
+from router.router import Router
+from router.writer import Writer
 
 
-class Reporter(Protocol):
-    """What the status needs of a worker."""
+class TokenHolder(Protocol):
+    """What the routes need of a worker."""
 
     def authorises(self, token: str) -> bool:
         """Say whether `token` is this worker's own."""
         ...
 
-    async def status(self) -> dict[str, Any]:
-        """Return what is shown of the worker."""
-        ...
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """What a node host can say of itself."""
+
+    run_id: str
+    run_clock: RunClock
+    routers: Mapping[str, Router]
+    feed: BoardFeed
+    writer: Writer
+
+    async def read(self) -> dict[str, Any]:
+        """Return it as plain data; one query, however many workers there are."""
+        waiting = await depths(self.writer, list(self.routers))
+        empty = Depth(0, None)
+        return {
+            "run": self.run_id,
+            "t0": self.run_clock.t0,
+            "deadline": self.run_clock.deadline,
+            "feed": {"head": self.feed.head, "connected": self.feed.connected},
+            "unwritten": self.writer.backlog,
+            "workers": [router.status(waiting.get(name, empty)) for name, router in self.routers.items()],
+        }
 
 
-def status_routes(routers: Mapping[str, Reporter], token: str, run_id: str, run_clock: RunClock) -> list[Route]:
-    """Return `GET /healthz` (open) and `GET /status` (bearer `token`; closed when there is none)."""
+def status_routes(
+    workers: Mapping[str, TokenHolder], token: str, run_id: str, read: Callable[[], Awaitable[dict[str, Any]]]
+) -> list[Route]:
+    """Return `GET /healthz` (open) and `GET /status`, which answers what `read` returns (bearer `token`, or closed)."""
 
     async def healthz(_request: Request) -> Response:
         return JSONResponse({"status": "ok", "run": run_id})
@@ -35,14 +62,13 @@ def status_routes(routers: Mapping[str, Reporter], token: str, run_id: str, run_
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         given = given.strip() if scheme.lower() == "bearer" else ""
         if not token or not hmac.compare_digest(given.encode(), token.encode()):
-            if given and any(router.authorises(given) for router in routers.values()):
+            if given and any(worker.authorises(given) for worker in workers.values()):
                 return JSONResponse({"error": "This needs the run's node admin token; yours is a worker's."}, 403)
             return JSONResponse(
                 {"error": "Send `Authorization: Bearer <node admin token of the run>`."},
                 status_code=401,
                 headers={"www-authenticate": 'Bearer realm="agensh"'},
             )
-        workers = [await router.status() for router in routers.values()]
-        return JSONResponse({"run": run_id, "t0": run_clock.t0, "deadline": run_clock.deadline, "workers": workers})
+        return JSONResponse(await read())
 
     return [Route("/healthz", healthz, methods=["GET"]), Route("/status", status, methods=["GET"])]

@@ -84,7 +84,7 @@ def environment(info: RunInfo, space: Workspace, secrets: WorkerSecrets) -> dict
 
 def mcp_url(info: RunInfo, worker: str) -> str:
     """Return the worker's MCP endpoint."""
-    return f"{info.urls.node}/mcp/{worker}"
+    return f"{info.node_url(worker)}/mcp/{worker}"
 
 
 def launch(info: RunInfo, space: Workspace, secrets: WorkerSecrets) -> WorkerLaunch:

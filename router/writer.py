@@ -5,6 +5,9 @@ routers cost about as many commits as the disk takes, not as many as they ask fo
 connection alone and safe to repeat from its start: when one of a batch fails, the batch is rolled back and each
 operation runs in a transaction of its own, so that a mistake in one reaches only its own caller.
 
+What many ask for in the same words is put together: items of one `Merge` become one call in each transaction, before or
+after everything else of it, so that 500 workers who hear of one post cost a few statements and not some thousands.
+
 `submit` waits until the commit; `record` does not wait: its rows are kept (bounded) until a commit took them, over any
 number of failures of the database.
 """
@@ -15,11 +18,11 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
-from sqlalchemy import update
+from sqlalchemy import Table, insert, update
 from sqlalchemy.exc import InterfaceError, InternalError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -28,9 +31,10 @@ from agensh.db import DatabaseUnavailable, begin_write, retrying
 from router.tables import runs
 
 T = TypeVar("T")
+ItemT = TypeVar("ItemT")
 Operation = Callable[[AsyncConnection], Awaitable[T]]
 
-BATCH = 200  # operations a transaction at most
+BATCH = 1000  # operations a transaction at most
 GATHER = 0.05  # seconds in which unwaited operations come together; a killed host loses as much of its record
 BACKLOG = 100_000  # unwaited operations kept while the database is away; the oldest give way
 RETRY_WAIT = 1.0  # seconds between tries of unwaited operations
@@ -38,10 +42,32 @@ SUSPECT = 10  # tries of one unwaited operation after which it may be at fault i
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Merge(Generic[ItemT, T]):
+    """Writes many items with few statements; make one object a purpose and keep it."""
+
+    run: Callable[[AsyncConnection, Sequence[ItemT]], Awaitable[Sequence[T]]]
+    """Returns one result an item, in their order; safe to repeat from its start, with any part of the items."""
+    last: bool = False
+    """After everything else of its transaction (what changes rows that others insert), not before."""
+
+
+def row_inserts(table: Table) -> Merge[Sequence[Mapping[str, Any]], None]:
+    """Return the merge that inserts rows; an item is some rows, all of one shape."""
+
+    async def run(connection: AsyncConnection, items: Sequence[Sequence[Mapping[str, Any]]]) -> Sequence[None]:
+        await connection.execute(insert(table), [row for rows in items for row in rows])
+        return [None] * len(items)
+
+    return Merge(run)
+
+
 @dataclass(slots=True)
 class _Job:
-    operation: Operation[Any]
+    operation: Operation[Any] | None
     waiter: asyncio.Future[Any] | None
+    merge: Merge[Any, Any] | None = None
+    item: Any = None
     tries: int = 0
 
     def settle(self, result: Any) -> None:
@@ -75,19 +101,36 @@ class Writer:
         DatabaseUnavailable when the database does not take it; nothing of it is written then. A caller that is
         cancelled while it waits may find it written: every write carries its own key.
         """
-        if self._closing:
-            raise DatabaseUnavailable("The node host is stopping; nothing was written.")
-        waiter: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._jobs.append(_Job(operation, waiter))
-        self._awaited.set()
-        self._work.set()
-        return await waiter
+        return cast("T", await self._wait_for(_Job(operation, self._new_waiter())))
+
+    async def submit_item(self, merge: Merge[ItemT, T], item: ItemT) -> T:
+        """Write an item together with others of its merge; as `submit` otherwise."""
+        return cast("T", await self._wait_for(_Job(None, self._new_waiter(), merge, item)))
 
     def record(self, operation: Operation[object]) -> None:
         """Run `operation` soon, after everything submitted before it; never blocks."""
+        self._keep(_Job(operation, None))
+
+    def record_item(self, merge: Merge[ItemT, Any], item: ItemT) -> None:
+        """Write an item soon, together with others of its merge; never blocks."""
+        self._keep(_Job(None, None, merge, item))
+
+    def _new_waiter(self) -> asyncio.Future[Any]:
+        if self._closing:
+            raise DatabaseUnavailable("The node host is stopping; nothing was written.")
+        return asyncio.get_running_loop().create_future()
+
+    async def _wait_for(self, job: _Job) -> Any:
+        assert job.waiter is not None, "it was made with one"
+        self._jobs.append(job)
+        self._awaited.set()
+        self._work.set()
+        return await job.waiter
+
+    def _keep(self, job: _Job) -> None:
         if self._unwaited >= BACKLOG:
             self._drop_oldest()
-        self._jobs.append(_Job(operation, None))
+        self._jobs.append(job)
         self._unwaited += 1
         self._work.set()
 
@@ -145,7 +188,7 @@ class Writer:
     async def _write(self, batch: list[_Job]) -> list[_Job]:
         """Write a batch; return the records that have to be tried again later, in order."""
         try:
-            results = await self._transaction([job.operation for job in batch])
+            results = await self._transaction(batch)
         except Exception:  # noqa: BLE001 - found again, with its owner, when each runs alone
             return await self._write_each(batch)
         for job, result in zip(batch, results, strict=True):
@@ -165,7 +208,7 @@ class Writer:
     async def _write_one(self, job: _Job) -> Exception | None:
         """Write one operation; return the error when the database is away and the operation is to be kept."""
         try:
-            job.settle((await self._transaction([job.operation]))[0])
+            job.settle((await self._transaction([job]))[0])
         except (DatabaseUnavailable, OperationalError, InterfaceError, InternalError) as error:
             if job.waiter is not None:
                 job.refuse(_unavailable(error))
@@ -185,15 +228,15 @@ class Writer:
     async def _takes_writes(self) -> bool:
         """Say whether the database is fine, so that a record it keeps refusing must be at fault itself."""
         try:
-            await self._transaction([_touch])
+            await self._transaction([_Job(_touch, None)])
         except (DatabaseUnavailable, OperationalError, InterfaceError, InternalError):
             return False
         return True
 
-    async def _transaction(self, operations: list[Operation[Any]]) -> list[Any]:
+    async def _transaction(self, jobs: Sequence[_Job]) -> list[Any]:
         async def once() -> list[Any]:
             async with begin_write(self.engine) as connection:
-                return [await operation(connection) for operation in operations]
+                return await _run(connection, jobs)
 
         return await retrying(once, sleep=self._clock.sleep)
 
@@ -205,6 +248,29 @@ class Writer:
                 self._dropped += 1
                 log.error("record backlog is full; the oldest row is lost", extra={"dropped": self._dropped})
                 return
+
+
+async def _run(connection: AsyncConnection, jobs: Sequence[_Job]) -> list[Any]:
+    """Run the jobs of one transaction and return their results, in the order of the jobs."""
+    results: list[Any] = [None] * len(jobs)
+    merged: dict[Merge[Any, Any], list[int]] = {}
+    for index, job in enumerate(jobs):
+        if job.merge is not None:
+            merged.setdefault(job.merge, []).append(index)
+
+    async def run_merged(*, last: bool) -> None:
+        for merge, indices in merged.items():
+            if merge.last is last:
+                found = await merge.run(connection, [jobs[index].item for index in indices])
+                for index, result in zip(indices, found, strict=True):
+                    results[index] = result
+
+    await run_merged(last=False)
+    for index, job in enumerate(jobs):
+        if job.operation is not None:
+            results[index] = await job.operation(connection)
+    await run_merged(last=True)
+    return results
 
 
 async def _nothing(_connection: AsyncConnection) -> None:

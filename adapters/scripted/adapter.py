@@ -6,11 +6,12 @@ import asyncio
 import json
 import sys
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import ClassVar
 
 from adapters.base import Adapter, HarnessUnavailable, Outcome, Process, SessionLost, TurnEnd, TurnItem
 from adapters.scripted import wire
+from agensh.errors import UsageError
 
 _START = 60.0  # seconds the CLI may take to say that it is ready; a loaded machine starts 64 of them at once
 _INTERRUPT = 15.0  # seconds a turn may take to end once it was interrupted
@@ -25,11 +26,22 @@ class ScriptedAdapter(Adapter):
     _in_turn: asyncio.Event | None = None
     _interrupted = False
 
+    @classmethod
+    def check(cls, kind: str, options: Mapping[str, str]) -> None:
+        """See Adapter.check: rule-based workers rebuild, and bring what they know in a playbook."""
+        if kind != "rebuild":
+            raise UsageError(
+                f'task.kind: {kind!r} is not for the scripted harness, which follows a playbook; it takes "rebuild".'
+            )
+        if "playbook" not in options:
+            raise UsageError("worker.options.playbook: missing; the scripted harness needs the folder of a playbook.")
+        unknown = sorted(set(options) - {"playbook"})
+        if unknown:
+            raise UsageError(f"worker.options.{unknown[0]}: no such option of the scripted harness; it has: playbook.")
+
     async def start(self, session: str | None = None) -> str:
         """Start the CLI; see Adapter.start."""
-        playbook = self.launch.options.get("playbook", "")
-        if not playbook:
-            raise HarnessUnavailable("worker.options.playbook: the scripted harness needs the folder of a playbook.")
+        playbook = self.launch.options["playbook"]
         chosen = session or uuid.uuid4().hex
         # -P: a file of the worker's repository must not stand in for a module of ours.
         command = [sys.executable, "-P", "-m", "adapters.scripted", "--playbook", playbook]

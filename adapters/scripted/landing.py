@@ -17,6 +17,7 @@ _CASES = re.compile(r"^(\d+) of (\d+) cases pass", re.MULTILINE)
 _BROKEN = re.compile(r"^FAIL (?P<id>\S+)", re.MULTILINE)
 _PAUSE = 0.2  # seconds before another round after a refusal; doubled
 _LONGEST_PAUSE = 4.0  # seconds
+_HASTY_ROUNDS = 2  # rounds before a landing begins to wait for its turn: in a small team the first often succeeds
 _HEAD_PATIENCE = 12.0  # seconds that the oldest pull request gets; then it is passed over
 _TURN_PATIENCE = 120.0  # seconds that one landing waits for its turn, in all
 _MOST_BEFORE = 3  # older pull requests with which a landing may still come through when the run winds down
@@ -85,13 +86,11 @@ def read_check(ok: bool, output: str) -> Check:
 class Lander:
     """Lands branches of one clone.
 
-    All who add to the registry change the same lines, so whoever merges puts all the others in conflict. They take
-    turns, oldest pull request first, without a word: each looks at the open ones and lets the older ones go, within
-    bounds, for the owner of an older one may be slow or gone. `hurry` says that the run winds down: then nobody waits,
-    and who has too many before it gives up. `over` says that it ends: then nothing new is tried.
-
-    `registry` is the shared file in which both sides of a conflict only add lines; `sources` and `cases` match the
-    paths of a tool's own module and of its cases (group `tool`); `react` is called between rounds.
+    All who add to the registry change the same lines, so whoever merges puts all the others in conflict. Those who were
+    beaten to it more than once take turns, oldest pull request first, without a word: each looks at the open ones and
+    lets the older ones go, within bounds, for the owner of an older one may be slow or gone. `hurry` says that the run
+    winds down: then nobody waits, and who has too many before it gives up. `over` says that it ends: then nothing new
+    is tried.
     """
 
     def __init__(
@@ -143,7 +142,7 @@ class Lander:
         pause = _PAUSE
         patience = _TURN_PATIENCE
         main = await self.clone.fetch()
-        for _ in range(ROUNDS):
+        for number in range(ROUNDS):
             await self.react()
             merged, conflicts = await self.clone.merge_main(self.resolve)
             if conflicts:
@@ -173,7 +172,7 @@ class Lander:
                     result.verdict, result.reason = Verdict.WRONG, check.summary
                     return result
                 checked = head
-            if self.registry in await self.clone.changed(main, head):
+            if number >= _HASTY_ROUNDS and self.registry in await self.clone.changed(main, head):
                 patience = await self._await_turn(result.pull, patience)
                 if patience < 0:
                     result.reason = "the run ends, and too many older pull requests are before mine"

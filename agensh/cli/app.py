@@ -11,7 +11,9 @@ from agensh import __version__
 from agensh.cli import board, inspect, mcp
 from agensh.cli import run as run_commands
 from agensh.cli.doctor import doctor
+from agensh.cli.rehearse import rehearse
 from agensh.errors import AgenshError
+from agensh.text import printable
 
 app = typer.Typer(
     name="agensh",
@@ -28,6 +30,7 @@ app.command()(run_commands.stop)
 app.command()(inspect.status)
 app.command()(inspect.report)
 app.command()(doctor)
+app.command()(rehearse)
 app.add_typer(board.app, name="board", help="The board: serve it, read it, write to it.")
 app.add_typer(mcp.app, name="mcp", help="Tools over MCP for any CLI.")
 
@@ -64,6 +67,6 @@ def run() -> int:
         sys.stderr.write("agensh: interrupted\n")
         return 1
     except AgenshError as error:
-        sys.stderr.write(f"agensh: {error}\n")
+        sys.stderr.write(f"agensh: {printable(str(error))}\n")
         return error.exit_code
     return 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import re
 import sys
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
@@ -17,6 +16,7 @@ from agensh.clients.board import BoardClient
 from agensh.clock import SystemClock, iso
 from agensh.entries import Entry, EntryType
 from agensh.errors import UsageError
+from agensh.text import printable_line
 
 if TYPE_CHECKING:
     from board_service.settings import BoardSettings
@@ -33,12 +33,6 @@ Board = Annotated[str, typer.Option("--board", envvar="AGENSH_BOARD", help="Name
 Json = Annotated[bool, typer.Option("--json", help="JSON, one object a line.")]
 
 DEFAULT_URL = "http://127.0.0.1:8660"
-_UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-
-
-def printable(text: str) -> str:
-    """Return text that cannot steer a terminal: control characters are shown as escapes, newlines and tabs stay."""
-    return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape", "surrogatepass").decode(), text)
 
 
 @app.command()
@@ -97,7 +91,7 @@ def write(
         return
     typer.echo(f"{done.label} (written before with this key)" if done.repeated else done.label)
     for item in done.overlaps:
-        typer.echo(f"looks like {item.label} of {item.worker}: {printable(item.content)}")
+        typer.echo(f"looks like {item.label} of {printable_line(item.worker)}: {printable_line(item.content)}")
 
 
 @app.command()
@@ -171,13 +165,14 @@ def _show(entries: Iterable[Entry], as_json: bool) -> None:
         for column in ("label", "time", "worker", "type", "content"):
             table.add_column(column, overflow="fold")
         for entry in entries:
-            content = printable(entry.content) + (" [+]" if entry.has_detail else "")
+            content = printable_line(entry.content) + (" [+]" if entry.has_detail else "")
             style = "" if entry.active else "dim"
-            cells = (entry.label, iso(entry.created_at), entry.worker, str(entry.type), content)
+            cells = (entry.label, iso(entry.created_at), printable_line(entry.worker), str(entry.type), content)
             table.add_row(*(Text(cell, style=style) for cell in cells))
         Console().print(table)
     else:
         for entry in entries:
             typer.echo(
-                f"{entry.label}\t{iso(entry.created_at)}\t{entry.worker}\t{entry.type}\t{printable(entry.content)}"
+                f"{entry.label}\t{iso(entry.created_at)}\t{printable_line(entry.worker)}\t{entry.type}\t"
+                f"{printable_line(entry.content)}"
             )

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from agensh.launch.health import Health
 from agensh.runs.html import clock_label
+from agensh.text import printable
 
 PLAIN_EVERY = 10.0  # seconds between two plain lines about the team
 _STYLES = {"busy": "green", "idle": "cyan", "starting": "yellow", "waiting": "dim", "parked": "red", "stopped": "dim"}
@@ -42,7 +43,7 @@ class Progress:
     def say(self, message: str) -> None:
         """Print one step with the time since the start."""
         at = clock_label(time.monotonic() - self._began)
-        self.console.print(Text.assemble((f"[{at}] ", "dim"), message))
+        self.console.print(Text.assemble((f"[{at}] ", "dim"), printable(message)))
 
     def health(self, health: Health) -> None:
         """Show the team."""

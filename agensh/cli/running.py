@@ -12,6 +12,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
+from adapters.registry import adapter_class
 from agensh.cli.progress import Progress
 from agensh.cli.showing import print_report
 from agensh.clock import SystemClock
@@ -51,6 +52,7 @@ def start(spec_file: Path, overrides: dict[str, object], root: Path, checkpoints
     if shutil.which("git") is None:
         raise AgenshError("git is not installed; `agensh doctor` lists what a run needs.")
     spec = load_spec(spec_file, overrides)
+    adapter_class(spec.worker.harness).check(spec.task.kind, spec.worker.options)
     execute(create_run(spec, root, SystemClock()), checkpoints)
 
 

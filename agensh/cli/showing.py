@@ -10,6 +10,7 @@ import httpx
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from agensh.clock import SystemClock
 from agensh.launch.health import Health, read_health
@@ -18,6 +19,7 @@ from agensh.rundir import RunDir
 from agensh.runs.html import clock_label, figures, render_html
 from agensh.runs.record import load_record
 from agensh.runs.report import Report, build_report
+from agensh.text import printable_line
 
 
 def show_status(run: RunDir, *, as_json: bool) -> None:
@@ -53,13 +55,13 @@ def show_status(run: RunDir, *, as_json: bool) -> None:
         )
         table = Table("worker", "state")
         for name, state in health.workers.items():
-            table.add_row(name, state)
+            table.add_row(name, Text(printable_line(state)))
         console.print(table)
         for name, url in record.info.urls.model_dump().items():
             console.print(f"{name}: {url}")
     for row in record.sessions:
         if row["parked_reason"]:
-            console.print(f"parked: {row['worker']}: {row['parked_reason']}", markup=False)
+            console.print(f"parked: {row['worker']}: {printable_line(row['parked_reason'])}", markup=False)
     if pid is None and record.state not in {"finished"}:
         console.print(f"Go on with: agensh resume {run.path}")
 
@@ -67,8 +69,9 @@ def show_status(run: RunDir, *, as_json: bool) -> None:
 def _ask_node(run: RunDir) -> Health | None:
     headers = {"Authorization": f"Bearer {run.secrets().node_admin}"}
     try:
-        answer = httpx.get(f"{run.info().urls.node}/status", headers=headers, timeout=5.0, trust_env=False)
-        return read_health(answer.json(), SystemClock().time())
+        with httpx.Client(headers=headers, timeout=5.0, trust_env=False) as http:
+            answers = [http.get(f"{place.url}/status").json() for place in run.info().places]
+        return read_health(answers, SystemClock().time())
     except httpx.TransportError:
         return None
 
@@ -92,11 +95,11 @@ def print_report(console: Console, run: RunDir, report: Report) -> None:
     """Print a report as a table, with its pass rate curve."""
     table = Table(title=f"{report.run} ({report.state})", show_header=False, title_justify="left")
     for label, value in figures(report):
-        table.add_row(label, value)
+        table.add_row(label, Text(printable_line(value)))
     if report.pass_rate_curve:
         curve = "  ".join(f"{clock_label(at)} {share:.0%}" for at, share in report.pass_rate_curve)
         table.add_row("pass rate over time", curve)
     for worker, reason in report.parked.items():
-        table.add_row(f"parked: {worker}", reason)
+        table.add_row(f"parked: {worker}", Text(printable_line(reason)))
     console.print(table)
     console.print(f"record: {run.path}", soft_wrap=True, highlight=False)

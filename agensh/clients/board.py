@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import httpx
 
-from agensh.clients.http import new_http_client, send
+from agensh.clients.http import new_http_client, retry_after, send
 from agensh.entries import Entry, EntryType
 from agensh.errors import AgenshError, ServiceError
 
@@ -165,9 +165,10 @@ class BoardClient:
             ) as response:
                 if response.status_code != 200:
                     await response.aread()
-                    raise ServiceError(
-                        SERVICE, response.status_code, _reason(response), retryable=response.status_code >= 500
-                    )
+                    status = response.status_code
+                    again = status == 429 or status >= 500
+                    wait = retry_after(response)
+                    raise ServiceError(SERVICE, status, _reason(response), retryable=again, retry_after=wait)
                 async for line in response.aiter_lines():
                     if line.startswith("data:"):
                         yield Entry.from_json(json.loads(line[5:]))

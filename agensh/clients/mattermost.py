@@ -97,11 +97,12 @@ class MattermostClient(AdminCalls):
     async def posts(self, channel_id: str, *, limit: int = 60) -> list[Post]:
         """Return a channel's newest posts, oldest of them first."""
         found: list[Post] = []
+        # The server caches pages of 30 and 60, and a cached page may be stale.
+        size = min(PAGE, limit + 1 if limit in {30, 60} else limit)
         for page in range(MOST_PAGES):
-            # Always the largest page: the server caches pages of 30 and 60, and a cached page may be stale.
-            got = await self._post_page(channel_id, {"page": page, "per_page": PAGE})
+            got = await self._post_page(channel_id, {"page": page, "per_page": size})
             found += got
-            if len(got) < PAGE or len(found) >= limit:
+            if len(got) < size or len(found) >= limit:
                 break
         return _ascending(found)[-limit:]
 

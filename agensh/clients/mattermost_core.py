@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Any, Self
 
 import httpx
@@ -39,14 +39,19 @@ class MattermostCore:
         token: str = "",
         http: httpx.AsyncClient | None = None,
         clock: Clock | None = None,
+        known: Mapping[str, str] | None = None,
     ) -> None:
-        """`http` may be shared between accounts, if it refuses cookies as `new_http_client` makes it."""
+        """`http` may be shared between accounts, if it refuses cookies as `new_http_client` makes it.
+
+        `known` (bot account's name → id) saves asking for accounts that the run made itself.
+        """
         self.url = url.rstrip("/")
         self.clock = clock or SystemClock()
         self._http = http or new_http_client()
         self._owns_http = http is None
         self._token = token
         self._me: ChatUser | None = None
+        self._known = known or {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -109,6 +114,8 @@ class MattermostCore:
 
     async def user_by_name(self, name: str) -> ChatUser:
         """Return an account by its name; ServiceError 404 when there is none."""
+        if name in self._known:
+            return ChatUser(self._known[name], name, is_bot=True)
         return ChatUser.of(await self.get(f"/users/username/{name}"))
 
     async def users_by_ids(self, ids: Collection[str]) -> list[ChatUser]:

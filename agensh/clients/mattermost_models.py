@@ -46,6 +46,8 @@ class Channel:
     team_id: str
     """Empty for direct channels."""
     last_post_at: int
+    total_msg_count: int = 0
+    """Posts ever made in it, without the system's."""
 
     @classmethod
     def of(cls, value: Json) -> Channel:
@@ -56,6 +58,7 @@ class Channel:
             display_name=str(value.get("display_name") or ""),
             team_id=str(value.get("team_id") or ""),
             last_post_at=int(value.get("last_post_at") or 0),
+            total_msg_count=int(value.get("total_msg_count") or 0),
         )
 
 

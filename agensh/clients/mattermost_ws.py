@@ -48,12 +48,42 @@ class ChatSignal:
     channel_type: str = ""
     """`O`, `P`, `D`, `G`."""
     channel_name: str = ""
+    creator_id: str = ""
+    """Of a direct channel that was added: the account that opened it."""
+
+
+class PostedFrames:
+    """Remembers the newest `posted` frames as read: a post of a channel comes to each of its members in the same words.
+
+    One for all sockets of a process. Frames of one post differ in their number only, which stands at their end.
+    """
+
+    def __init__(self, most: int = 256) -> None:
+        self._most = most
+        self._read: dict[str, ChatSignal] = {}
+
+    def find(self, frame: str) -> tuple[ChatSignal, int] | None:
+        """Return what a frame that was read before says, and its number; None when it has to be read."""
+        words, found, number = frame.rpartition('"seq":')
+        signal = self._read.get(words) if found else None
+        number = number.strip(" }")
+        return (signal, int(number)) if signal is not None and number.isdecimal() else None
+
+    def keep(self, frame: str, signal: ChatSignal) -> None:
+        """Remember what a frame says; the oldest gives way."""
+        words, found, number = frame.rpartition('"seq":')
+        if found and number.strip(" }").isdecimal():
+            self._read[words] = signal
+            if len(self._read) > self._most:
+                del self._read[next(iter(self._read))]
 
 
 class MattermostSocket:
     """One account's websocket. `connect`, then iterate; the iteration ends with ServiceError when it is cut."""
 
-    def __init__(self, url: str, token: str, clock: Clock | None = None) -> None:
+    def __init__(self, url: str, token: str, clock: Clock | None = None, *, frames: PostedFrames | None = None) -> None:
+        """`frames` may be shared by all sockets of a process."""
+        self._frames = frames or PostedFrames(most=1)
         self._url = url.rstrip("/").replace("http", "ws", 1) + "/api/v4/websocket"
         self._token = token
         self._clock = clock or SystemClock()
@@ -166,11 +196,16 @@ class MattermostSocket:
 
     async def _read(self, socket: ClientConnection) -> None:
         while True:
-            frame = await socket.recv()
+            frame = await socket.recv(decode=True)
+            known = self._frames.find(frame)
+            if known is not None:
+                self._number(known[1])
+                self._put(known[0])
+                continue
             try:
                 value = json.loads(frame)
                 if "event" in value:
-                    self._take_event(value)
+                    self._take_event(value, frame)
                 elif "seq_reply" in value:
                     await self._take_reply(socket, value)
             except (ValueError, TypeError, AttributeError):
@@ -189,7 +224,7 @@ class MattermostSocket:
             self._settled = True
             self._put(ChatSignal("resumed"))
 
-    def _take_event(self, value: Mapping[str, Any]) -> None:
+    def _take_event(self, value: Mapping[str, Any], frame: str) -> None:
         data, broadcast = value.get("data") or {}, value.get("broadcast") or {}
         seq = int(value.get("seq") or 0)
         if value["event"] == "hello":
@@ -198,16 +233,21 @@ class MattermostSocket:
             self._settled = True
             self._put(ChatSignal("fresh"))
             return
+        self._number(seq)
+        if value["event"] == "posted":
+            signal = read_posted(data)
+            if signal is not None:
+                self._frames.keep(frame, signal)
+                self._put(signal)
+        elif value["event"] == "direct_added":
+            channel_id, creator_id = str(broadcast.get("channel_id") or ""), str(data.get("creator_id") or "")
+            self._put(ChatSignal("direct_added", channel_id=channel_id, creator_id=creator_id))
+
+    def _number(self, seq: int) -> None:
         if seq > self._next_seq:
             self._put(ChatSignal("gap"))
         # A lower number is a repetition after a resume: harmless, for posts are told apart by their ids.
         self._next_seq = max(self._next_seq, seq + 1)
-        if value["event"] == "posted":
-            signal = read_posted(data)
-            if signal is not None:
-                self._put(signal)
-        elif value["event"] == "direct_added":
-            self._put(ChatSignal("direct_added", channel_id=str(broadcast.get("channel_id") or "")))
 
     def _put(self, signal: ChatSignal) -> None:
         if len(self._queue) >= QUEUE_LIMIT:

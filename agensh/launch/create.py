@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from pathlib import Path
 
 from agensh.clock import Clock
 from agensh.identity import new_token
 from agensh.launch.ports import HOST, free_ports
-from agensh.rundir import AdminSecrets, RunDir, RunInfo, RunSecrets, ServiceUrls, new_run_dir
+from agensh.rundir import AdminSecrets, NodePlace, RunDir, RunInfo, RunSecrets, ServiceUrls, new_run_dir
 from agensh.spec import TeamSpec
 
 
-def create_run(spec: TeamSpec, root: Path, clock: Clock) -> RunDir:
-    """Create the run folder below `root` with `run.json` and `secrets.json`."""
+def create_run(spec: TeamSpec, root: Path, clock: Clock, *, hosts: int = 1) -> RunDir:
+    """Create the run folder below `root` with `run.json` and `secrets.json`; `hosts` node hosts share the workers."""
     now = clock.time()
     run = new_run_dir(root, spec.team.name, now)
-    forge, chat, board, node = (f"http://{HOST}:{port}" for port in free_ports(4))
+    forge, chat, board, *nodes = (f"http://{HOST}:{port}" for port in free_ports(3 + hosts))
     run.write_info(
         RunInfo(
             run_id=run.run_id,
             created_at=now,
             spec=spec,
-            urls=ServiceUrls(forge=forge, chat=chat, board=board, node=node),
+            urls=ServiceUrls(forge=forge, chat=chat, board=board, node=nodes[0]),
             board=spec.team.name,
             owner=spec.team.name,
             repository="workspace",
             channel="task",
             chat_team=spec.team.name,
+            nodes=share_workers(spec.team.workers, nodes) if hosts > 1 else (),
         )
     )
     run.write_secrets(
@@ -39,3 +41,12 @@ def create_run(spec: TeamSpec, root: Path, clock: Clock) -> RunDir:
         )
     )
     return run
+
+
+def share_workers(workers: int, urls: Sequence[str]) -> tuple[NodePlace, ...]:
+    """Give every node host an equal share of the workers, neighbours together."""
+    bounds = [round(workers * number / len(urls)) for number in range(len(urls) + 1)]
+    return tuple(
+        NodePlace(name=f"node-{number}", url=url, first=first, count=after - first)
+        for number, (url, first, after) in enumerate(zip(urls, bounds, bounds[1:], strict=False), start=1)
+    )

@@ -104,25 +104,26 @@ class LocalRun:
             say(f"{count} hidden cases answered")
 
     async def _node(self, info: RunInfo) -> None:
-        """Run the node host to its end, which is the run's end unless it died or was stopped."""
-        node = Child("node", self.run, f"{info.urls.node}/healthz", self.clock)
-        await start_all([node], self.watcher.say)
+        """Run the node hosts to their end, which is the run's end unless one died or was stopped."""
+        nodes = [Child(place.name, self.run, f"{place.url}/healthz", self.clock) for place in info.places]
+        await start_all(nodes, self.watcher.say)
         self.watcher.say(f"{info.spec.team.workers} workers start, {info.spec.worker.harness}; record: {self.run.path}")
         watching = asyncio.create_task(self._watch(info))
         try:
-            await node.wait()
+            await asyncio.gather(*(node.wait() for node in nodes))
         finally:
             watching.cancel()
             with suppress(asyncio.CancelledError):
                 await watching
-            await asyncio.shield(node.stop())
+            await asyncio.shield(stop_all(nodes))
 
     async def _watch(self, info: RunInfo) -> None:
         headers = {"Authorization": f"Bearer {self.run.secrets().node_admin}"}
-        async with httpx.AsyncClient(base_url=info.urls.node, headers=headers, timeout=5.0, trust_env=False) as http:
+        async with httpx.AsyncClient(headers=headers, timeout=5.0, trust_env=False) as http:
             while True:
                 with suppress(httpx.TransportError):
-                    self.watcher.health(read_health((await http.get("/status")).json(), self.clock.time()))
+                    answers = [(await http.get(f"{place.url}/status")).json() for place in info.places]
+                    self.watcher.health(read_health(answers, self.clock.time()))
                 await self.clock.sleep(WATCH_EVERY)
 
     async def _collect(self, info: RunInfo) -> None:

@@ -1,7 +1,8 @@
 """Entry of the processes a local run consists of: `python -m agensh.launch.service NAME RUN_DIR PARENT_PID`.
 
-Each reads the run folder for all it needs, so no secret stands in an argument or an environment, logs JSON lines to
-standard error, and ends when the launcher ends.
+NAME is `board`, `forge`, `chat`, or the name of one of the run's node hosts. Each reads the run folder for all it
+needs, so no secret stands in an argument or an environment, logs JSON lines to standard error, and ends when the
+launcher ends.
 """
 
 from __future__ import annotations
@@ -20,8 +21,6 @@ from agensh.errors import AgenshError
 from agensh.launch.parent import end_with_parent
 from agensh.logs import set_up_logging
 from agensh.rundir import RunDir
-
-NAMES = ("board", "forge", "chat", "node")
 
 
 def _address(url: str) -> tuple[str, int]:
@@ -64,7 +63,9 @@ def _chat(run: RunDir) -> None:
     serve(run.chat, *_address(run.info().urls.chat), (admin.name, admin.password))
 
 
-def _node(run: RunDir) -> None:
+def _node(run: RunDir, name: str) -> None:
+    import uvloop
+
     from adapters.registry import adapter_class
     from adapters.runtime import LocalRuntime
     from router.backends import ServiceBackends
@@ -73,13 +74,19 @@ def _node(run: RunDir) -> None:
     clock = SystemClock()
 
     async def host() -> None:
-        backends = ServiceBackends(run.info(), run.secrets(), clock)
-        await run_node(run, adapter_factory=adapter_class, runtime=LocalRuntime(), clock=clock, backends=backends)
+        info = run.info()
+        place = info.place(name)
+        backends = ServiceBackends(info, run.secrets(), clock, workers=place.count)
+        await run_node(
+            run, adapter_factory=adapter_class, runtime=LocalRuntime(), clock=clock, backends=backends, place=place
+        )
 
-    asyncio.run(host())
+    # A node host is one loop with a thousand connections, most of whose work is reading and writing them.
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(host())
 
 
-_SERVICES: dict[str, Callable[[RunDir], None]] = {"board": _board, "forge": _forge, "chat": _chat, "node": _node}
+_SERVICES: dict[str, Callable[[RunDir], None]] = {"board": _board, "forge": _forge, "chat": _chat}
 
 
 def main(arguments: list[str]) -> int:
@@ -89,7 +96,11 @@ def main(arguments: list[str]) -> int:
     end_with_parent(int(parent), signal.SIGTERM)
     set_up_logging()
     try:
-        _SERVICES[name](RunDir(Path(folder)))
+        run = RunDir(Path(folder))
+        if name in _SERVICES:
+            _SERVICES[name](run)
+        else:
+            _node(run, name)
     except AgenshError as error:
         sys.stderr.write(f"agensh {name}: {error}\n")
         return error.exit_code

@@ -11,6 +11,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from agensh.entries import EntryType
 from agensh.runs.record import Record
 from agensh.runs.report import Report, build_report, merge_times, wall_seconds
+from agensh.text import one_line
 
 WIDTH = 900
 HEIGHT = 220
@@ -104,7 +105,7 @@ def lanes(record: Record, axis: Axis) -> list[Lane]:
                     (
                         axis.x(turn["started_at"] - t0),
                         max(1.0, axis.x((turn["ended_at"] or axis.wall + t0) - t0) - axis.x(turn["started_at"] - t0)),
-                        str(turn["outcome"] or "running"),
+                        one_line(str(turn["outcome"] or "running")),
                     )
                     for turn in record.turns
                     if turn["worker"] == worker
@@ -113,7 +114,7 @@ def lanes(record: Record, axis: Axis) -> list[Lane]:
                     (
                         axis.x(entry.created_at - t0),
                         TYPE_COLOURS[entry.type],
-                        f"{entry.label} {entry.type}: {entry.content}",
+                        f"{entry.label} {entry.type}: {one_line(entry.content)}",
                     )
                     for entry in record.entries
                     if entry.worker == worker
@@ -190,6 +191,7 @@ def render_html(record: Record) -> str:
         entry_path=staircase(cumulative([entry.created_at for entry in record.entries], t0), axis),
         points=[(axis.x(at), y_of(share), f"{share:.1%} at {clock_label(at)}") for at, share in report.pass_rate_curve],
         lanes=lanes(record, axis),
+        parked={worker: one_line(reason) for worker, reason in report.parked.items()},
         colours={str(type_): colour for type_, colour in TYPE_COLOURS.items()},
         clock_label=clock_label,
     )

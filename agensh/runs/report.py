@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -70,6 +71,7 @@ def build_report(record: Record) -> Report:
     refused = [call for call in merge_calls if not call["ok"]]
     merged = {pull["number"] for pull in record.pulls if pull["merged"]}
     conflicted = {number for call in refused if (number := conflicted_pull(call)) is not None}
+    conflicted |= met_in_clones(record.tool_calls)
     mid_turn = [notice for notice in record.notices if notice["via"] != "turn" and notice["shown_at"] is not None]
     sent = [event for event in record.events if event["state"] == "sent"]
     return Report(
@@ -107,6 +109,7 @@ def build_report(record: Record) -> Report:
     )
 
 
+_MERGING = re.compile(r"\bgit (merge|rebase|pull|cherry-pick)\b")
 _FINE = {"completed", "interrupted", None}
 
 
@@ -153,6 +156,25 @@ def conflicted_pull(call: Row) -> int | None:
     if found.get("status") == "conflict" and found.get("pull", "").isdigit():
         return int(found["pull"])
     return None
+
+
+def met_in_clones(calls: Sequence[Row]) -> set[int]:
+    """Return the pull requests before whose merge `git merge` or `git rebase` stopped with a conflict in the clone.
+
+    A conflict belongs to the pull request that its worker merges next.
+    """
+    met: set[int] = set()
+    waiting: set[str] = set()
+    for call in calls:
+        summary = call["summary"] or ""
+        if call["kind"] == "shell":
+            if _MERGING.search(summary) and "CONFLICT (" in summary:
+                waiting.add(call["worker"])
+        elif call["tool"] == "forge_pull_merge" and call["ok"] and call["worker"] in waiting:
+            waiting.discard(call["worker"])
+            number = words(summary).get("pull", "")
+            met |= {int(number)} if number.isdigit() else set()
+    return met
 
 
 def had_overlap(call: Row) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 from fastapi import Depends, Path, Request
 from pydantic import BaseModel
 
 from board_service.auth import Principal
-from board_service.board import check_agent_name, check_board_name
+from board_service.board import AGENT_NAME, BOARD_NAME, LABEL, check_agent_name, check_board_name, parse_label
 from board_service.service import BoardService
 
 ACCESS = {
@@ -55,7 +56,7 @@ class EntryOut(BaseModel):
 
 def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """Return the `responses` of a route that may answer with these errors, besides those every route has."""
-    return {status: {"model": ErrorBody} for status in sorted({401, 403, 503, *statuses})}
+    return {status: {"model": ErrorBody} for status in sorted({401, 403, 408, 413, 422, 429, 431, 503, *statuses})}
 
 
 def access(who: str) -> dict[str, Any]:
@@ -75,17 +76,32 @@ def caller(request: Request) -> Principal:
     return found
 
 
-def board_name(board: Annotated[str, Path(description="Name of the board.")]) -> str:
+def _pattern(form: re.Pattern[str]) -> dict[str, Any]:
+    """Describe a form that the board checks itself, for the sake of its own sentences."""
+    return {"pattern": f"^{form.pattern}$"}
+
+
+def board_name(
+    board: Annotated[str, Path(description="Name of the board.", json_schema_extra=_pattern(BOARD_NAME))],
+) -> str:
     """Return the path's board name, checked."""
     return check_board_name(board)
 
 
-def agent_name(agent: Annotated[str, Path(description="Name of the agent.")]) -> str:
+def agent_name(
+    agent: Annotated[str, Path(description="Name of the agent.", json_schema_extra=_pattern(AGENT_NAME))],
+) -> str:
     """Return the path's agent name, checked."""
     return check_agent_name(agent)
+
+
+def entry_seq(label: Annotated[str, Path(description="Label of the entry.", json_schema_extra=_pattern(LABEL))]) -> int:
+    """Return the seq of the path's label, checked."""
+    return parse_label(label)
 
 
 Service = Annotated[BoardService, Depends(service)]
 Caller = Annotated[Principal, Depends(caller)]
 BoardName = Annotated[str, Depends(board_name)]
 AgentName = Annotated[str, Depends(agent_name)]
+EntrySeq = Annotated[int, Depends(entry_seq)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from fastapi import APIRouter, Request
-from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from board_service.api.deps import Caller, ErrorBody, Service, access, errors
 from board_service.auth import Role
@@ -34,7 +34,12 @@ async def readyz(service: Service) -> dict[str, str]:
     return {"status": "ready"}
 
 
-@router.get("/metrics", response_class=PlainTextResponse, responses=errors(), openapi_extra=access("monitor"))
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {}}, "description": "Prometheus text format"}, **errors()},
+    openapi_extra=access("monitor"),
+)
 async def metrics(service: Service, caller: Caller) -> PlainTextResponse:
     """Return counters in the Prometheus text format; for readers and admins."""
     if caller.role is Role.WORKER:

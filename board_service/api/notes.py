@@ -9,9 +9,9 @@ from fastapi import APIRouter, Header, Request
 from pydantic import BaseModel, Field
 
 from agensh.entries import EntryType
-from board_service.api.deps import BoardName, Caller, EntryOut, Service, access, errors
+from board_service.api.deps import BoardName, Caller, EntryOut, EntrySeq, Service, access, errors
 from board_service.auth import Principal
-from board_service.board import check_note, client_key, parse_label
+from board_service.board import check_note, client_key
 from board_service.errors import refuse
 from board_service.service import BoardService, shown_entry
 
@@ -125,10 +125,10 @@ def _json_object(body: bytes) -> dict[str, Any]:
     responses=errors(404, 422),
     openapi_extra=access("read"),
 )
-async def unfold(board: BoardName, label: str, service: Service, caller: Caller) -> dict[str, Any]:
+async def unfold(board: BoardName, label: EntrySeq, service: Service, caller: Caller) -> dict[str, Any]:
     """Return an entry and its detail, also of expired and released claims."""
     caller.may_read(board)
-    entry, detail = await service.unfold(board, parse_label(label))
+    entry, detail = await service.unfold(board, label)
     return shown_entry(entry, service.clock.time()) | {"detail": detail}
 
 
@@ -138,8 +138,8 @@ async def unfold(board: BoardName, label: str, service: Service, caller: Caller)
     responses=errors(404, 422, 507),
     openapi_extra=access("claimant"),
 )
-async def release(board: BoardName, label: str, service: Service, caller: Caller) -> dict[str, Any]:
+async def release(board: BoardName, label: EntrySeq, service: Service, caller: Caller) -> dict[str, Any]:
     """Release one's own claim; releasing it again changes nothing."""
     caller.may_write(board)
-    entry = await service.release(board, parse_label(label), caller.name)
+    entry = await service.release(board, label, caller.name)
     return {"status": "released", "entry": shown_entry(entry, service.clock.time())}

@@ -109,7 +109,8 @@ class _Teller:
         self.now = now
         self.state = "merged" if pull is not None and pull.merged else issue.state
         noun = "pull request" if pull is not None else "issue"
-        self.name = f'{noun} #{issue.number} "{one_line(issue.title, TITLE)}"'
+        title = one_line(issue.title, TITLE).replace('"', "'")
+        self.name = f'{noun} #{issue.number} "{title}"'
         self.key = f"{thread.repo}#{issue.number}"
 
     def opening(self, first: int) -> list[NewEvent]:

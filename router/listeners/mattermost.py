@@ -2,8 +2,11 @@
 
 Every post becomes one event, named by its id, whichever way it came. A connection that is not a resumed one, a jump in
 its numbering, or more posts than the inbox holds makes the listener read all its channels back, each from an anchor:
-the newest committed post that is some seconds older than the newest one, because posts become visible in another order
-than that of their times. The anchor is stored with the events. Edits and deletions are no events.
+the newest committed post that is some seconds older than the newest one or than now, because posts become visible in
+another order than that of their times. The anchor is stored with the events. Edits and deletions are no events.
+
+Reading back must not cost what a channel ever held, for every worker at once: a channel in which nothing was posted
+since it was read is left alone, and the beginning of a team's channel is read once for all workers of a host.
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ from router.listeners.mentions import mentions
 log = logging.getLogger(__name__)
 
 OVERLAP_MS = 10_000
+SETTLED_MS = 30_000
+"""A post this old by our clock is older than any that may still become visible: the overlap, and 20 s of skew."""
 REMEMBERED = 200  # posts a channel, candidates for the anchor
 INBOX = 4096  # posts
 MOST_COMMITTED = 4096  # ids
@@ -35,6 +40,15 @@ BEGINNING = "-"
 """Cursor of a channel that is known and has no anchor yet."""
 _DIRECT = frozenset({"D", "G"})
 _GONE = frozenset({403, 404})
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What a team's channel held up to a settled post; the same for all its members."""
+
+    posts: tuple[Post, ...]
+    """Without those of the system."""
+    anchor: Post
 
 
 @dataclass(slots=True)
@@ -51,13 +65,16 @@ class _Place:
     newest: int = 0
     recent: tuple[tuple[int, str], ...] = ()
     """Time and id of committed posts, candidates for the anchor."""
+    read_at: tuple[int, int] | None = None
+    """The channel's newest time and count of posts when it was last read back."""
 
-    def advanced(self, posts: Iterable[Post]) -> tuple[tuple[tuple[int, str], ...], str]:
-        """Return `recent` and `anchor` as they will be once `posts` are committed."""
+    def advanced(self, posts: Iterable[Post], now: float) -> tuple[tuple[tuple[int, str], ...], str]:
+        """Return `recent` and `anchor` as they will be once `posts` are committed; `now` in epoch seconds."""
         recent = sorted({*self.recent, *((post.create_at, post.id) for post in posts)})
         if not recent:
             return (), self.anchor
-        old = [entry for entry in recent if entry[0] <= recent[-1][0] - OVERLAP_MS]
+        settled = max(recent[-1][0] - OVERLAP_MS, int(now * 1000) - SETTLED_MS)
+        old = [entry for entry in recent if entry[0] <= settled]
         if not old:
             return tuple(recent[-REMEMBERED:]), self.anchor
         return tuple(entry for entry in recent[-REMEMBERED:] if entry >= old[-1]), old[-1][1]
@@ -80,8 +97,9 @@ class MattermostListener(Listener[ChatSignal]):
         reconnect_first: float = 1.0,
         reconnect_longest: float = 60.0,
         names: dict[str, str] | None = None,
+        beginnings: dict[str, Beginning] | None = None,
     ) -> None:
-        """`names` (account id → name) may be shared by the listeners of a process."""
+        """`names` (account id → name) and `beginnings` (by channel id) may be shared by the listeners of a process."""
         super().__init__(
             worker,
             socket,
@@ -93,11 +111,13 @@ class MattermostListener(Listener[ChatSignal]):
         )
         self.client = client
         self._names = {} if names is None else names
+        self._beginnings = {} if beginnings is None else beginnings
         self._inbox: deque[ChatSignal] = deque()
         self._places: dict[str, _Place] = {}
         self._behind = True
         """Whether all channels must be read back before anything else."""
-        self._unread_channels: set[str] = set()
+        self._unread_channels: dict[str, str] = {}
+        """Direct channels that were added, and who opened them."""
         self._committed: dict[str, None] = {}
         """Ids of posts that were put, newest last: saves the sink most repetitions."""
 
@@ -116,7 +136,7 @@ class MattermostListener(Listener[ChatSignal]):
             case "fresh" | "gap":
                 self._behind = True
             case "direct_added":
-                self._unread_channels.add(signal.channel_id)
+                self._unread_channels[signal.channel_id] = signal.creator_id
             case "dead_session":
                 raise ServiceError("The chat", 401, "the token of this account is not valid any more")
             case "resumed":
@@ -134,9 +154,13 @@ class MattermostListener(Listener[ChatSignal]):
                     self._behind = True
                     raise
             elif self._unread_channels:
-                channel_id = next(iter(self._unread_channels))
-                await self._read_channel(channel_id)
-                self._unread_channels.discard(channel_id)
+                channel_id, creator_id = next(iter(self._unread_channels.items()))
+                if creator_id != (await self.client.me()).id:
+                    await self._read_direct(channel_id)
+                elif channel_id not in self._places:
+                    # Opened by this worker in order to write: what the other answers comes as any post does.
+                    await self._add_place(_Place(channel_id, True, ""))
+                self._unread_channels.pop(channel_id, None)
             elif self._inbox:
                 batch = [self._inbox[index] for index in range(min(BATCH, len(self._inbox)))]
                 await self._take(batch)
@@ -153,8 +177,11 @@ class MattermostListener(Listener[ChatSignal]):
             post = signal.post
             if post is None:
                 continue
-            if post.channel_id not in self._places and not await self._read_channel(post.channel_id):
-                await self._add_place(_Place(post.channel_id, signal.channel_type in _DIRECT, signal.channel_name))
+            known = post.channel_id in self._places
+            direct = signal.channel_type in _DIRECT
+            read = self._read_direct if direct else self._read_channel
+            if not known and not await read(post.channel_id):
+                await self._add_place(_Place(post.channel_id, direct, signal.channel_name))
             by_channel.setdefault(post.channel_id, []).append(post)
         for channel_id, posts in by_channel.items():
             await self._commit(self._places[channel_id], posts)
@@ -170,6 +197,11 @@ class MattermostListener(Listener[ChatSignal]):
         await self._read_back([channel])
         return channel_id in self._places
 
+    async def _read_direct(self, channel_id: str) -> bool:
+        """Read a direct channel back; False as above. All that is to be known of it are its posts."""
+        await self._read_back([Channel(channel_id, "", "D", "", "", 0)])
+        return channel_id in self._places
+
     async def _read_back(self, channels: Sequence[Channel]) -> None:
         for channel in channels:
             try:
@@ -183,7 +215,12 @@ class MattermostListener(Listener[ChatSignal]):
         place = self._places.get(channel.id)
         if place is None:
             place = await self._add_place(_Place(channel.id, channel.type in _DIRECT, channel.name))
-        if place.anchor:
+        state = (channel.last_post_at, channel.total_msg_count)
+        if place.read_at == state:
+            return
+        if place.stored is None and not place.direct:
+            posts = await self._first_posts(channel)
+        elif place.anchor:
             posts = await self.client.posts_after(channel.id, place.anchor)
             if not posts and channel.last_post_at > place.newest:
                 # An anchor that was removed for good is answered with nothing at all.
@@ -195,6 +232,22 @@ class MattermostListener(Listener[ChatSignal]):
             told = {post.id for post in posts[-FIRST_READING:]}
         for start in range(0, max(1, len(posts)), BATCH):
             await self._commit(place, posts[start : start + BATCH], told)
+        # Of a channel that was not asked for, the state is not known: the next reading looks again.
+        place.read_at = state if any(state) else None
+
+    async def _first_posts(self, channel: Channel) -> list[Post]:
+        """Return all posts of a team's channel but the system's; what is settled of them was read by one worker."""
+        beginning = self._beginnings.get(channel.id)
+        if beginning is not None:
+            return [*beginning.posts, beginning.anchor, *await self.client.posts_after(channel.id, beginning.anchor.id)]
+        posts = await self.client.all_posts(channel.id)
+        settled = self.clock.time() * 1000 - SETTLED_MS
+        old = [post for post in posts if post.create_at <= settled]
+        if not old:
+            return posts
+        own = tuple(post for post in old[:-1] if not post.type.startswith("system_"))
+        self._beginnings[channel.id] = Beginning(own, old[-1])
+        return [*own, *posts[len(old) - 1 :]]
 
     async def _add_place(self, place: _Place) -> _Place:
         place.stored = await self.sink.cursor(_cursor(place.id))
@@ -214,7 +267,7 @@ class MattermostListener(Listener[ChatSignal]):
             and (told is None or post.id in told or mentions(post.message, self.worker))
         ]
         await self._learn_names({post.user_id for post in news})
-        recent, anchor = place.advanced(posts)
+        recent, anchor = place.advanced(posts, self.clock.time())
         value = anchor or BEGINNING
         if news or value != place.stored:
             events = [self._event(place, post) for post in news]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from agensh.entries import NOTICE_ORDER, Entry, content_cap
-from agensh.text import one_line
+from agensh.text import handle, one_line
 
 HEADER = "[agensh notices]"
 NOTICE_ROOM = 2_000  # characters a notice may have in one result
@@ -60,7 +60,7 @@ def message_line(message: PendingMessage, now: float) -> str:
     """
     if message.reminder:
         return f"[agensh/REMINDER {age(message.posted_at, now)}] {one_line(message.text, MESSAGE_CAP)}"
-    sender = one_line(message.sender, NAME_CAP)
+    sender = handle(message.sender, NAME_CAP)
     text = one_line(message.text, MESSAGE_CAP)
     if text != one_line(message.text, len(message.text)):
         text += f' cut: call chat_read with_="{sender}"'
@@ -69,7 +69,7 @@ def message_line(message: PendingMessage, now: float) -> str:
 
 def entry_line(entry: Entry, now: float) -> str:
     """Return the line that shows an entry: `[demo-worker3/FAIL +0.4m] content (G12)`."""
-    head = f"[{one_line(entry.worker, NAME_CAP)}/{entry.type} {age(entry.created_at, now)}]"
+    head = f"[{handle(entry.worker, NAME_CAP)}/{entry.type} {age(entry.created_at, now)}]"
     return f"{head} {one_line(entry.content, content_cap(entry.type))} ({entry.label})"
 
 
@@ -114,8 +114,15 @@ def render_notice(
     messages = sorted(direct_messages, key=lambda message: (not message.reminder, message.posted_at))
     ordered = sorted(entries, key=lambda entry: (rank[entry.type], entry.seq))
     lines = [(message.ref, message_line(message, now)) for message in messages]
-    lines += [(f"g{entry.seq}", entry_line(entry, now)) for entry in ordered]
-    return compose(lines, room=room, more=more)
+    used = sum(len(line) for _, line in lines)
+    for entry in ordered:
+        # A thousand entries may wait, and a dozen fit: what lies behind the first that does not is only counted.
+        if used > room:
+            break
+        line = entry_line(entry, now)
+        used += len(line)
+        lines.append((f"g{entry.seq}", line))
+    return compose(lines, room=room, more=more + len(messages) + len(ordered) - len(lines))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,10 @@ not be sent, or that no later call or turn end followed, is handed out again (at
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
+import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -19,12 +21,13 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from agensh.clock import Clock
+from agensh.ratelimit import Rate, RateLimiter
 from router.mcp.calls import new_server, text_result
 from router.mcp.notices import NOTICE_ROOM, add_notice, place
 from router.mcp.pending import pending_answer
@@ -39,6 +42,9 @@ log = logging.getLogger(__name__)
 WORKER_KEY = "agensh.worker"
 ARGUMENTS_CAP = 2_000  # characters of the arguments in the record
 SUMMARY_CAP = 200  # characters of the result in the record
+CALL_RATE = Rate(50.0, 10_000)
+"""Requests of one worker. A CLI makes a few a second at most; the burst lets a minute of anything pass."""
+BODY_SECONDS = 30.0  # for one request to arrive
 BODY_LIMIT = 2 * 1024 * 1024  # bytes of one request; the largest argument is a detail of 64 KiB
 
 ALL_TOOLS: tuple[Tool[WorkerPort], ...] = (*BOARD_TOOLS, *CHAT_TOOLS, *FORGE_TOOLS)
@@ -54,12 +60,20 @@ class Endpoint:
     """Serves the calls of all workers of one host."""
 
     def __init__(
-        self, workers: Mapping[str, WorkerPort], toolbox: Toolbox[WorkerPort], *, clock: Clock, notice_chars: int
+        self,
+        workers: Mapping[str, WorkerPort],
+        toolbox: Toolbox[WorkerPort],
+        *,
+        clock: Clock,
+        notice_chars: int,
+        rate: Rate,
     ) -> None:
         self._workers = workers
         self._toolbox = toolbox
         self._clock = clock
         self._room = notice_chars
+        self._rate = rate
+        self._limiter = RateLimiter(rate, clock)
         self._handed_out: dict[str, int] = {}
         server = new_server(toolbox, instructions=INSTRUCTIONS, on_call=self._call)
         # No session ids: a call needs nothing of an earlier one. The second manager is for clients that take SSE only.
@@ -82,13 +96,21 @@ class Endpoint:
         name = request.path_params["worker"]
         worker = self._workers.get(name)
         if worker is not None and worker.authorises(token):
-            return worker
+            wait = self._limiter.take(name)
+            return worker if not wait else self._too_many(wait)
         # Only a holder of some worker's token learns which names exist.
         if not any(other.authorises(token) for other in self._workers.values()):
             return _refusal(401, "The bearer token is not valid.")
         if worker is None:
             return _refusal(404, f"There is no worker {name!r} on this host.")
         return _refusal(403, f"The bearer token belongs to another worker than {name!r}.")
+
+    def _too_many(self, wait: float) -> Response:
+        return _refusal(
+            429,
+            f"Too many requests: {self._rate.per_second:g} a second are allowed in the long run; wait.",
+            {"retry-after": str(max(1, math.ceil(wait)))},
+        )
 
     async def pending(self, request: Request) -> Response:
         """Answer `GET /pending/{worker}?ack=&room=` in the board's shape, for the shims of that worker."""
@@ -161,12 +183,50 @@ class Endpoint:
             refusal = _refusal(405, "This endpoint is stateless: it takes POST only.", {"allow": "POST"})
             await refusal(scope, receive, send)
             return
+        try:
+            receive = await _whole_body(request)
+        except _BodyRefused as refused:
+            await refused.answer(scope, receive, send)
+            return
+        except ClientDisconnect:
+            return  # it left in the middle of its request; nothing was called
         scope[WORKER_KEY] = worker
         accept = Headers(scope=scope).get("accept", "*/*")
         if "application/json" not in accept and "*/*" not in accept and "text/event-stream" in accept:
             await self._sse.handle_request(_accepting_both(scope), receive, send)
         else:
             await self._json.handle_request(scope, receive, send)
+
+
+class _BodyRefused(Exception):
+    """The body breaks a bound."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.answer = _refusal(status, message)
+
+
+async def _whole_body(request: Request) -> Receive:
+    """Take the body in, bounded in size and time, and return a `receive` that hands it on."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > BODY_LIMIT:
+                    raise _BodyRefused(413, f"The request has more than {BODY_LIMIT} bytes.")
+    except TimeoutError:
+        raise _BodyRefused(408, f"The request did not arrive within {BODY_SECONDS:g} s.") from None
+    handed_on = False
+
+    async def receive() -> Message:
+        nonlocal handed_on
+        if handed_on:
+            return await request.receive()
+        handed_on = True
+        return {"type": "http.request", "body": bytes(body), "more_body": False}
+
+    return receive
 
 
 def _accepting_both(scope: Scope) -> Scope:
@@ -197,13 +257,15 @@ def create_mcp_app(
     notice_chars: int = NOTICE_ROOM,
     tools: Sequence[Tool[WorkerPort]] = ALL_TOOLS,
     call_timeout: float = CALL_TIMEOUT,
+    rate: Rate = CALL_RATE,
 ) -> Starlette:
     """Return the ASGI app of a host's MCP endpoints; `workers` may change while it runs.
 
-    `notice_chars` bounds what a notice adds to one result; `call_timeout` is in seconds.
+    `notice_chars` bounds what a notice adds to one result; `call_timeout` is in seconds; `rate` bounds the
+    requests of one worker.
     """
     endpoint = Endpoint(
-        workers, Toolbox(tools, clock=clock, timeout=call_timeout), clock=clock, notice_chars=notice_chars
+        workers, Toolbox(tools, clock=clock, timeout=call_timeout), clock=clock, notice_chars=notice_chars, rate=rate
     )
     return Starlette(
         routes=[

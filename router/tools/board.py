@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from agensh.clients.board import BoardClient
-from agensh.entries import CONTENT_CAP, DETAIL_CAP, PATCH_SUMMARY_CAP, Entry, EntryType
+from agensh.entries import CONTENT_CAP, DETAIL_CAP, PATCH_SUMMARY_CAP, Entry, EntryType, content_cap
+from agensh.text import BLOCK_INDENT, block, handle, one_line
 from router.ports import NoticeDesk
 from router.tools.registry import Argument, Call, Refused, Tool
 from router.tools.texts import TEXT_ROOM, clip_newest, clip_oldest, minutes
@@ -28,9 +29,8 @@ def entry_row(entry: Entry, now: float) -> str:
     """Return the line of a listing: `G12 [demo-worker3, FAIL, 3.2 min ago] content`."""
     marks = "" if entry.active else ", no longer active"
     more = " (+detail)" if entry.has_detail else ""
-    return (
-        f"{entry.label} [{entry.worker}, {entry.type}, {minutes(entry.created_at, now)}{marks}] {entry.content}{more}"
-    )
+    head = f"{entry.label} [{handle(entry.worker)}, {entry.type}, {minutes(entry.created_at, now)}{marks}]"
+    return f"{head} {one_line(entry.content, content_cap(entry.type))}{more}"
 
 
 async def write(call: Call[BoardPort]) -> str:
@@ -45,7 +45,9 @@ async def write(call: Call[BoardPort]) -> str:
         lines.append(f"On the board as {written.label}; every worker sees it with its next tool result.")
     if written.overlaps:
         lines.append("Active claims that look like yours (settle it with chat_dm; the earlier claim goes first):")
-        lines += [f"{overlap.label} [{overlap.worker}] {overlap.content}" for overlap in written.overlaps]
+        lines += [
+            f"{overlap.label} [{handle(overlap.worker)}] {one_line(overlap.content)}" for overlap in written.overlaps
+        ]
         lines.append(f"If you give way: board_release label={written.label}, and claim something else.")
     return "\n".join(lines)
 
@@ -92,14 +94,14 @@ async def unfold(call: Call[BoardPort]) -> str:
         [
             f"status=ok label={entry.label} detail={len(detail)}",
             entry_row(entry, call.clock.time()),
-            detail or "This entry has no detail.",
+            f"{BLOCK_INDENT}{block(detail)}" if detail else "This entry has no detail.",
         ]
     )
 
 
 async def release(call: Call[BoardPort]) -> str:
     entry = await call.port.board.release(_label(call["label"]))
-    return f"status=released label={entry.label}\nYour claim is released; others may take it: {entry.content}"
+    return f"status=released label={entry.label}\nYour claim is released; others may take it: {one_line(entry.content)}"
 
 
 async def pending(call: Call[BoardPort]) -> str:

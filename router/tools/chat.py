@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from agensh.clients.mattermost import MattermostClient, Post
 from agensh.identity import parse_worker_name
+from agensh.text import block, handle
 from router.ports import WorkerPort
 from router.tools.registry import Argument, Call, Refused, Tool
-from router.tools.texts import TEXT_ROOM, clip_oldest, minutes
+from router.tools.texts import TEXT_ROOM, clip, clip_oldest, minutes
 
 MESSAGE_CAP = 16_383  # characters; the chat's own limit
+MESSAGE_ROOM = TEXT_ROOM // 2  # characters; a message is shown whole here where its lines are not absurdly many
 NAMES_IN_FULL = 40  # peers listed one by one; above that as ranges
 
 
@@ -64,9 +66,8 @@ async def read(call: Call[WorkerPort]) -> str:
 
 def _row(found: Post, names: dict[str, str], now: float) -> str:
     reply = f", reply to {found.root_id}" if found.root_id else ""
-    who = names.get(found.user_id, found.user_id)
-    # Indented, so that a message of several lines cannot pass for messages of others.
-    text = found.message.replace("\r", "").replace("\n", "\n    ")
+    who = handle(names.get(found.user_id, found.user_id))
+    text = clip(block(found.message), MESSAGE_ROOM)
     return f"[{who}, {minutes(found.create_at / 1000, now)}, post {found.id}{reply}] {text}"
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from agensh.clients.gitea import Commit, Issue, MergeStatus, Pull, UpdateStatus
 from agensh.errors import ServiceError
+from agensh.text import BLOCK_INDENT, block, handle, one_line
 from router.ports import WorkerPort
 from router.tools.registry import Argument, Call, Refused, Tool
-from router.tools.texts import TEXT_ROOM, clip, clip_oldest, minutes
+from router.tools.texts import ROW_ROOM, TEXT_ROOM, clip, clip_oldest, minutes
 
 MAIN = "main"
 MERGE_PATIENCE = 40.0  # seconds; below the time limit of a call
@@ -24,7 +25,7 @@ async def issues(call: Call[WorkerPort]) -> str:
     found = await call.port.forge.issues(owner, repo, state=call["state"], q=call["query"], limit=LISTED)
     now = call.clock.time()
     rows = [
-        f"#{issue.number} [{issue.author}, {issue.state}, {minutes(issue.updated_at, now)}] {issue.title}"
+        f"#{issue.number} [{handle(issue.author)}, {issue.state}, {minutes(issue.updated_at, now)}] {_title(issue)}"
         for issue in found
     ]
     return _listing("issues", rows, len(found) >= LISTED)
@@ -48,21 +49,27 @@ async def _thread(call: Call[WorkerPort], found: Issue) -> str:
     owner, repo = call.port.repository
     now = call.clock.time()
     comments = await call.port.forge.comments(owner, repo, found.number)
-    rows = [f"[{item.author}, {minutes(item.created_at, now)}] {_indent(item.body)}" for item in comments]
+    rows = [
+        f"[{handle(item.author)}, {minutes(item.created_at, now)}] {clip(block(item.body), ROW_ROOM)}"
+        for item in comments
+    ]
     kept, dropped = clip_oldest(rows, TEXT_ROOM // 2)
     count = f"{len(comments)} comment{'' if len(comments) == 1 else 's'}"
     lines = [
-        f"#{found.number} {found.title}",
-        f"by {found.author}, {minutes(found.created_at, now)}",
-        clip(_indent(found.body), TEXT_ROOM // 2) or "(no text)",
+        f"#{found.number} {_title(found)}",
+        f"by {handle(found.author)}, {minutes(found.created_at, now)}",
+        f"{BLOCK_INDENT}{clip(text, TEXT_ROOM // 2)}" if (text := block(found.body)) else "(no text)",
         f"{count}{f', the last {len(kept)}' if dropped else ''}{':' if kept else '.'}",
     ]
     return "\n".join(lines + kept)
 
 
-def _indent(text: str) -> str:
-    # So that a text of several lines cannot pass for lines of others.
-    return text.replace("\r", "").strip().replace("\n", "\n    ")
+def _title(found: Issue | Pull) -> str:
+    return one_line(found.title, TITLE_CAP)
+
+
+def _branch(found: Pull) -> str:
+    return one_line(found.head_branch, BRANCH_CAP)
 
 
 async def issue_open(call: Call[WorkerPort]) -> str:
@@ -72,7 +79,7 @@ async def issue_open(call: Call[WorkerPort]) -> str:
         if known.title == title:
             return (
                 f"status=exists issue={known.number}\n"
-                f"Issue #{known.number} of {known.author} has this title and is open; "
+                f"Issue #{known.number} of {handle(known.author)} has this title and is open; "
                 "nothing new was opened. Comment on it with forge_comment."
             )
     opened = await call.port.forge.create_issue(owner, repo, title, call["body"])
@@ -98,8 +105,8 @@ async def pulls(call: Call[WorkerPort]) -> str:
     found = await call.port.forge.pulls(owner, repo, state=call["state"], limit=LISTED)
     now = call.clock.time()
     rows = [
-        f"#{pull.number} [{pull.author}, {_state(pull)}, {minutes(pull.updated_at, now)}] "
-        f"{pull.title} ({pull.head_branch})"
+        f"#{pull.number} [{handle(pull.author)}, {_state(pull)}, {minutes(pull.updated_at, now)}] "
+        f"{_title(pull)} ({_branch(pull)})"
         for pull in found
     ]
     return _listing("pulls", rows, len(found) >= LISTED)
@@ -121,7 +128,7 @@ async def pull(call: Call[WorkerPort]) -> str:
     return "\n".join(
         [
             f"status=ok pull={number} state={'merged' if found.merged else found.state} head={found.head_sha}",
-            f"{found.head_branch} into {found.base_branch}: {_state(found)}.",
+            f"{_branch(found)} into {one_line(found.base_branch, BRANCH_CAP)}: {_state(found)}.",
             f"{len(files)} files: {_some(files, FILES_SHOWN)}",
             await _thread(call, await forge.issue(owner, repo, number)),
         ]
@@ -147,7 +154,7 @@ async def pull_open(call: Call[WorkerPort]) -> str:
     )
     return (
         f"status=opened pull={opened.number} head={head.sha}\nPull request #{opened.number} brings {branch} into {MAIN}"
-        f"{'' if opened.title == call['title'].strip() else f' (it was open before, as {opened.title!r})'}. "
+        f"{'' if opened.title == call['title'].strip() else f' (it was open before, as {_title(opened)!r})'}. "
         f"When the tests pass: forge_pull_merge number={opened.number}."
     )
 
@@ -163,7 +170,7 @@ async def pull_update(call: Call[WorkerPort]) -> str:
     if result.status is UpdateStatus.CONFLICT:
         raise await _conflict(call, await call.port.forge.pull(owner, repo, number))
     raise Refused(
-        f"The forge refused the update: {result.message or 'it gave no reason'}",
+        f"The forge refused the update: {_said(result.message) or 'it gave no reason'}",
         first_line=f"status=refused pull={number}",
     )
 
@@ -186,29 +193,44 @@ async def pull_merge(call: Call[WorkerPort]) -> str:
         case MergeStatus.CONFLICT:
             raise await _conflict(call, found)
         case MergeStatus.HEAD_MOVED:
-            text = f"refused: the branch got new commits meanwhile. {result.message} Look at them, then call again."
+            text = (
+                f"refused: the branch got new commits meanwhile. {_said(result.message)} Look at them, then call again."
+            )
             raise Refused(text, first_line=f"status=head_moved {at}")
         case MergeStatus.TRY_LATER | MergeStatus.BASE_RACE:
+            reason = _said(result.message) or "others merge at the same time"
             text = (
-                f"refused: not merged within {MERGE_PATIENCE:g} s: {result.message or 'others merge at the same time'} "
+                f"refused: not merged within {MERGE_PATIENCE:g} s: {reason} "
                 "Nothing is wrong with your branch as far as the forge says; call again in a minute."
             )
             raise Refused(text, first_line=f"status=try_later {at}")
         case MergeStatus.CLOSED:
-            text = (
-                f"refused: {result.message or f'pull request {number} is closed'} Open a new one with forge_pull_open."
-            )
+            reason = _said(result.message) or f"pull request {number} is closed"
+            text = f"refused: {reason} Open a new one with forge_pull_open."
             raise Refused(text, first_line=f"status=closed {at}")
         case MergeStatus.REFUSED:
-            raise Refused(f"refused: {result.message or 'the forge gave no reason'}", first_line=f"status=refused {at}")
+            raise Refused(
+                f"refused: {_said(result.message) or 'the forge gave no reason'}", first_line=f"status=refused {at}"
+            )
 
 
 def _subject(commit: Commit) -> str:
-    return commit.message.strip().split("\n", 1)[0][:100]
+    return one_line(commit.message.strip().split("\n", 1)[0], 100)
+
+
+def _author(commit: Commit) -> str:
+    # Not always an account: whoever commits chooses the name, and it stands in brackets.
+    return one_line(commit.author, 80).replace("[", "(").replace("]", ")")
+
+
+def _said(message: str) -> str:
+    return one_line(message, 500)
 
 
 def _some(names: list[str], most: int) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return ", ".join(one_line(name, BRANCH_CAP) for name in names[:most]) + (
+        f" and {len(names) - most} more" if len(names) > most else ""
+    )
 
 
 async def _conflict(call: Call[WorkerPort], found: Pull) -> Refused:
@@ -218,14 +240,11 @@ async def _conflict(call: Call[WorkerPort], found: Pull) -> Refused:
     comparison = await forge.compare(owner, repo, found.merge_base or found.head_sha, found.base_branch)
     files = await forge.pull_files(owner, repo, found.number)
     newest = sorted(comparison.commits, key=lambda item: item.created_at, reverse=True)[:CONFLICT_COMMITS]
-    authors = ", ".join(sorted({item.author for item in newest})) or "others"
+    authors = ", ".join(sorted({_author(item) for item in newest})) or "others"
     lines = [
         f"refused: conflict with {found.base_branch}, which {authors} changed first. You changed {_some(files, 20)}.",
         f"New on {found.base_branch} since your branch left it:",
-        *(
-            f"  {item.sha[:10]} {item.author}: {item.message.splitlines()[0][:100] if item.message else ''}"
-            for item in newest
-        ),
+        *(f"  {item.sha[:10]} {_author(item)}: {_subject(item)}" for item in newest),
         RESOLVE,
     ]
     return Refused("\n".join(lines), first_line=f"status=conflict pull={found.number}")
@@ -239,17 +258,18 @@ async def main(call: Call[WorkerPort]) -> str:
     waiting = await forge.pulls(owner, repo, state="open", limit=LISTED)
     lines = [f"status=ok sha={head.sha} open_pulls={len(waiting)}", f"{MAIN} is at {head.sha}. Newest commits:"]
     lines += [
-        f"  {item.sha[:10]} [{item.author}, {minutes(item.created_at, now)}] {_subject(item)}" for item in commits
+        f"  {item.sha[:10]} [{_author(item)}, {minutes(item.created_at, now)}] {_subject(item)}" for item in commits
     ]
     if waiting:
         lines.append(f"Open pull requests{' (the newest)' if len(waiting) >= LISTED else ''}:")
-        lines += [f"  #{item.number} [{item.author}] {item.title} ({item.head_branch})" for item in waiting]
+        lines += [f"  #{item.number} [{handle(item.author)}] {_title(item)} ({_branch(item)})" for item in waiting]
     return "\n".join(lines)
 
 
 NUMBER = Argument("number", "Number of the pull request.", int, minimum=1)
 ISSUE_NUMBER = Argument("number", "Number of the issue (or pull request).", int, minimum=1)
 TITLE_CAP = 255  # characters, the forge's column
+BRANCH_CAP = 255  # characters of a branch's or a file's name
 BODY_CAP = 60_000  # characters
 
 TOOLS: tuple[Tool[WorkerPort], ...] = (

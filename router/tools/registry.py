@@ -14,9 +14,11 @@ from typing import Any, Generic, TypeVar
 
 from agensh.clock import Clock
 from agensh.errors import AgenshError, ServiceError
+from agensh.text import one_line
 
 log = logging.getLogger(__name__)
 
+SAID_CAP = 1_000  # characters of what a service said
 CALL_TIMEOUT = 60.0  # seconds; the shortest limit of the harnesses is about 180 s
 
 PortT = TypeVar("PortT")
@@ -216,7 +218,7 @@ def _failed_line(error: ServiceError) -> str:
 
 
 def _failure(error: ServiceError, tool: Tool[Any]) -> str:
-    sentence = str(error).rstrip(".") + "."
+    sentence = one_line(str(error), SAID_CAP).rstrip(".") + "."
     if error.retryable:
         wait = f"in {error.retry_after:.0f} s" if error.retry_after else "in a minute"
         return f"{sentence} Try again {wait}; go on with something else meanwhile."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agensh.clock import utc
 
+ROW_ROOM = 10_000  # characters of one item among several: a huge one must not push the others out
 TEXT_ROOM = 40_000  # characters of one result; Claude Code shows results of up to 50,000 whole, see router.mcp.notices
 
 
@@ -36,10 +37,10 @@ def clip_newest(rows: list[str], room: int) -> list[str]:
 
 
 def clip_oldest(rows: list[str], room: int) -> tuple[list[str], int]:
-    """Keep the last rows that fit in `room` characters; return them and how many were left out."""
+    """Keep the last rows that fit in `room` characters, at least one; return them and how many were left out."""
     used = 0
     for kept, row in enumerate(reversed(rows)):
         used += len(row) + 1
-        if used > room:
+        if used > room and kept:
             return rows[len(rows) - kept :], len(rows) - kept
     return rows, 0

@@ -10,7 +10,7 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from agensh.clock import RunClock, SystemClock, Timing
+from agensh.clock import SystemClock
 from router.mcp.notices import PendingMessage
 from router.mcp.server import create_mcp_app
 from router.status import status_routes
@@ -34,21 +34,18 @@ ADMIN_OTHERS = "This needs the run's node admin token; yours is a worker's."
 ONE, TWO, GONE = "demo-worker1", "demo-worker2", "demo-worker3"
 
 
-class ShownWorker(StubWorker):
-    """A worker that the status route shows, too."""
-
-    async def status(self) -> dict[str, Any]:
-        return {"worker": self.name}
+async def read_status() -> dict[str, Any]:
+    return {"workers": []}
 
 
-def node_app(workers: dict[str, ShownWorker]) -> Starlette:
+def node_app(workers: dict[str, StubWorker]) -> Starlette:
     app = create_mcp_app(workers, clock=CLOCK)
-    app.router.routes.extend(status_routes(workers, NODE_ADMIN, "run-1", RunClock(0.0, Timing())))
+    app.router.routes.extend(status_routes(workers, NODE_ADMIN, "run-1", read_status))
     return app
 
 
-def new_workers() -> dict[str, ShownWorker]:
-    return {name: ShownWorker(name, CLOCK) for name in (ONE, TWO, GONE)}
+def new_workers() -> dict[str, StubWorker]:
+    return {name: StubWorker(name, CLOCK) for name in (ONE, TWO, GONE)}
 
 
 ROUTES = routes_of(node_app(new_workers()))
@@ -60,7 +57,7 @@ class Node:
     """A node host's routes, served, and the workers behind them."""
 
     http: httpx.AsyncClient
-    workers: dict[str, ShownWorker]
+    workers: dict[str, StubWorker]
 
     async def ask(
         self, route: tuple[str, str], header: bytes | None, params: Mapping[str, str] | None = None

@@ -373,7 +373,7 @@ async def test_the_boards_tools(ask: Ask) -> None:
     ]
     _, text = await ask("board_unfold", label="g1")
     assert text.splitlines()[0] == "status=ok label=G1 detail=10"
-    assert text.endswith("\nlong\nstory")
+    assert text.endswith("\n    long\n    story")
     _, text = await ask("board_grep", query="TABS&break,zzz")
     assert text.splitlines()[0] == "status=ok entries=1 more=0"
     _, text = await ask("board_grep", query="100%")

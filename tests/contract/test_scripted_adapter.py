@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from adapters.base import Adapter, HarnessUnavailable, Outcome, SessionLost, Text, ToolActivity, TurnEnd, TurnItem
+from adapters.base import Adapter, Outcome, SessionLost, Text, ToolActivity, TurnEnd, TurnItem
 from adapters.registry import adapter_class, adapter_names
 from adapters.runtime import LocalRuntime, descendants
+from adapters.scripted.adapter import ScriptedAdapter
 from agensh.clock import SystemClock
 from agensh.errors import UsageError
 from tests.support.router_stage import until
@@ -243,10 +244,21 @@ async def test_an_endpoint_that_refuses_the_token_is_a_failed_turn(
     assert "wrong" not in launch.log.read_text()
 
 
-async def test_without_a_playbook_it_cannot_start(tmp_path: Path, task: Task, endpoint: Endpoint) -> None:
-    launch = replace(launch_of(tmp_path, task, endpoint.url), options={})
-    with pytest.raises(HarnessUnavailable, match=r"worker\.options\.playbook"):
-        await adapter_class("scripted")(launch, LocalRuntime(), SystemClock()).start()
+@pytest.mark.parametrize(
+    ("kind", "options", "said"),
+    [
+        ("rebuild", {}, r"worker\.options\.playbook: missing"),
+        ("repo", {"playbook": "p"}, r"task\.kind: 'repo' is not for the scripted harness"),
+        ("rebuild", {"playbook": "p", "model": "m"}, r"worker\.options\.model: no such option"),
+    ],
+)
+def test_a_spec_it_cannot_do_is_refused_before_the_run(kind: str, options: dict[str, str], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        ScriptedAdapter.check(kind, options)
+
+
+def test_the_demos_spec_is_for_it() -> None:
+    ScriptedAdapter.check("rebuild", {"playbook": "p"})
 
 
 async def test_stop_is_safe_twice_and_a_turn_after_it_is_a_crash(task: Task, adapter: Adapter) -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from agensh.cli.board import app, printable
+from agensh.cli.board import app
 from agensh.clients.board import EntryRejected
 from agensh.errors import ServiceError, UsageError
+from agensh.text import printable
 from tests.support.board_server import RunningBoard, running_board
 
 

@@ -380,7 +380,7 @@ async def test_status_and_health(tmp_path: Path, board: MemoryBoard) -> None:
         await until_async(lambda: waiting(host, PEER))
         assert (await client.get("/healthz")).json() == {"status": "ok", "run": "r1"}
         assert (await client.get("/status")).status_code == 401
-        assert (await client.get("/status", headers={"Authorization": "Bearer mcp-demo-worker1"})).status_code == 401
+        assert (await client.get("/status", headers={"Authorization": "Bearer mcp-demo-worker1"})).status_code == 403
         assert (await client.post(f"/mcp/{ME}", json={})).status_code == 401
         mine, other = (await fetch_status(run))["workers"]
     assert (mine["worker"], mine["state"], mine["turns"], mine["queued"]) == (ME, "idle", 2, 0)

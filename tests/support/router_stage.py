@@ -135,6 +135,8 @@ class QueueListener:
     def __init__(self, sink: EventSink) -> None:
         self.sink = sink
         self.heard: asyncio.Queue[tuple[list[NewEvent], dict[str, str]]] = asyncio.Queue()
+        self.live = asyncio.Event()
+        self.live.set()
 
     async def run(self) -> None:
         while True:

@@ -13,7 +13,7 @@ from agensh.clients.mattermost import Post
 from agensh.clients.mattermost_core import describe
 from agensh.clients.mattermost_models import ServerLimits
 from agensh.clients.mattermost_ws import read_posted
-from router.listeners.mattermost import OVERLAP_MS, REMEMBERED, _Place
+from router.listeners.mattermost import OVERLAP_MS, REMEMBERED, SETTLED_MS, _Place
 
 
 def post(at: int, post_id: str | None = None) -> Post:
@@ -70,20 +70,27 @@ def test_limits_that_are_not_told_are_zero() -> None:
 
 def test_the_anchor_stays_some_seconds_behind() -> None:
     place = _Place("c", False, "task")
-    recent, anchor = place.advanced([post(1000), post(2000)])
+    recent, anchor = place.advanced([post(1000), post(2000)], 0.0)
     assert anchor == "", "nothing is old enough"
     place.recent, place.anchor = recent, anchor
-    _, anchor = place.advanced([post(2000 + OVERLAP_MS)])
+    _, anchor = place.advanced([post(2000 + OVERLAP_MS)], 0.0)
     assert anchor == "p2000"
+
+
+def test_the_newest_post_of_a_quiet_channel_becomes_the_anchor_once_it_is_settled() -> None:
+    place = _Place("c", False, "task")
+    posts = [post(1000), post(2000)]
+    assert place.advanced(posts, (1999 + SETTLED_MS) / 1000)[1] == "p1000"
+    assert place.advanced(posts, (2000 + SETTLED_MS) / 1000)[1] == "p2000"
 
 
 def test_a_late_post_does_not_move_the_anchor_back() -> None:
     place = _Place("c", False, "task")
-    place.recent, place.anchor = place.advanced([post(1000), post(50_000)])
+    place.recent, place.anchor = place.advanced([post(1000), post(50_000)], 0.0)
     assert place.anchor == "p1000"
-    place.recent, place.anchor = place.advanced([post(45_000)])
+    place.recent, place.anchor = place.advanced([post(45_000)], 0.0)
     assert place.anchor == "p1000"
-    place.recent, place.anchor = place.advanced([post(60_000)])
+    place.recent, place.anchor = place.advanced([post(60_000)], 0.0)
     assert place.anchor == "p50000"
 
 
@@ -92,7 +99,7 @@ def test_the_anchor_is_a_committed_post_with_room_before_the_newest(batches: lis
     place = _Place("c", False, "task")
     committed: set[int] = set()
     for batch in batches:
-        place.recent, place.anchor = place.advanced([post(at) for at in batch])
+        place.recent, place.anchor = place.advanced([post(at) for at in batch], 0.0)
         committed.update(batch)
         assert len(place.recent) <= REMEMBERED
         if place.anchor:

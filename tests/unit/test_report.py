@@ -55,6 +55,21 @@ def test_a_conflict_counts_as_resolved_only_when_that_pull_request_was_merged_la
     assert report.conflicts_resolved == 1
 
 
+def test_a_conflict_in_a_clone_counts_for_the_pull_request_its_worker_merges_next():
+    conflict = "$ git merge --no-edit origin/main\nCONFLICT (content): Merge conflict in src/dispatch.py"
+    calls = [
+        call("shell", conflict, ok=False, kind="shell"),
+        call("shell", conflict, ok=False, kind="shell"),
+        call("forge_pull_merge", "status=merged sha=abc pull=7"),
+        call("forge_pull_merge", "status=merged sha=def pull=8"),
+        call("shell", "$ git log\nCONFLICT (content)", kind="shell"),
+        call("forge_pull_merge", "status=merged sha=012 pull=9"),
+        call("shell", conflict, ok=False, kind="shell"),
+    ]
+    report = build_report(record(tool_calls=calls, pulls=[pull(7, 1), pull(8, 2), pull(9, 3)]))
+    assert report.conflicts_resolved == 1
+
+
 def test_a_claim_that_met_another_is_a_duplicate():
     calls = [
         call("board_write", "status=admitted label=G1 overlaps=0"),

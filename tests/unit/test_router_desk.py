@@ -302,3 +302,24 @@ async def test_a_reminder_that_was_not_acknowledged_is_pending_again_after_a_cra
     await again.queue.recover()
     again.desk.restore(None, await again.queue.waiting_posts())
     assert len(again.shown()) == 1
+
+
+async def test_a_message_shown_between_a_claim_and_its_turn_is_not_told_again(bench: Bench) -> None:
+    await bench.put(direct_message(1, "early", author=PEER, at=1.0), comment(2, "of the forge"))
+    claim = await bench.queue.claim("s")  # on its way to the database while a call between two turns comes
+    assert claim is not None
+    message, other = claim.events
+    assert bench.desk.untold(claim.events) == (message, other)
+    assert bench.shown() == (message.ref,)
+    assert bench.desk.untold(claim.events) == (other,)
+    bench.desk.open_turn(claim.turn_id, (other,), room=ROOM, length=lambda _entry: 1)
+    assert bench.shown() == ()
+
+
+async def test_a_thousand_waiting_entries_are_counted_and_a_dozen_worded(bench: Bench) -> None:
+    for number in range(1000):
+        bench.entry(EntryType.FACT, f"entry {number} of many")
+    notice = bench.desk.collect(600)
+    assert notice is not None
+    assert len(notice.text) <= 600
+    assert notice.text.endswith(f"{1000 - len(notice.refs)} more: call board_pending")

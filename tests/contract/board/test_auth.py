@@ -110,6 +110,16 @@ async def test_another_process_revokes(serve: Serve) -> None:
         await eventually(refused)
 
 
+async def test_a_token_made_and_revoked_between_two_looks_is_forgotten(serve: Serve) -> None:
+    async with serve(follow_seconds=600) as one, serve(follow_seconds=600) as two:
+        await one.service.tokens.refresh()
+        header = await two.auth("w1")
+        assert (await one.http.get("/board/main", headers=header)).status_code == 200
+        await two.http.delete("/tokens/w1", headers=await two.auth("admin"))
+        await one.service.tokens.refresh()
+        assert (await one.http.get("/board/main", headers=header)).status_code == 401
+
+
 async def test_tokens_are_stored_as_hashes_only(api: Api) -> None:
     header = await api.auth("w1")
     token = header["Authorization"].removeprefix("Bearer ")

@@ -1,0 +1,164 @@
+"""Where the secrets of a real run are, and where they are not: environments, command lines, files, databases."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agensh.rundir import RunDir, find_run
+
+pytestmark = pytest.mark.timeout(420)
+AGENSH = [sys.executable, "-m", "agensh"]
+NO_SECRET = {"name", "chat_user_id"}
+RUNNING = 240.0  # seconds until the workers have worked
+OWNERLESS = ""
+
+
+def leaves(value: Any, owner: str = OWNERLESS, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every secret of secrets.json with the worker it belongs to."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from leaves(inner, name if key == "workers" else owner, name)
+    elif isinstance(value, str) and value and key not in NO_SECRET:
+        yield value, owner
+
+
+@dataclass
+class Seen:
+    """What other processes of this machine could see of a run while it ran."""
+
+    environments: dict[str, set[bytes]] = field(default_factory=dict)
+    """By worker; services under the empty name."""
+    commands: set[bytes] = field(default_factory=set)
+    modes: set[int] = field(default_factory=set)
+
+    def look(self, run: RunDir) -> None:
+        """Take in every process that has to do with the run."""
+        here = str(run.path).encode()
+        for process in Path("/proc").iterdir():
+            if not process.name.isdigit() or int(process.name) == os.getpid():
+                continue
+            with contextlib.suppress(OSError):
+                command = (process / "cmdline").read_bytes()
+                environment = (process / "environ").read_bytes()
+                where = os.fsencode((process / "cwd").readlink())
+                if here in command or here in environment or where.startswith(here):
+                    self.commands.add(command)
+                    variables = dict(part.split(b"=", 1) for part in environment.split(b"\0") if b"=" in part)
+                    owner = variables.get(b"AGENSH_WORKER", b"").decode()
+                    self.environments.setdefault(owner, set()).add(environment)
+        self.modes.add(stat.S_IMODE(run.path.stat().st_mode))
+
+
+@pytest.fixture(scope="module")
+def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunDir, Seen]:
+    """A run of two workers that was watched while they worked, then stopped."""
+    runs = tmp_path_factory.mktemp("runs")
+    seen = Seen()
+    with subprocess.Popen(
+        [*AGENSH, "demo", "--workers", "2", "--speed", "120", "--runs", str(runs)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        try:
+            run = None
+            until = time.monotonic() + RUNNING
+            while not {"demo-worker1", "demo-worker2"} <= set(seen.environments) or not _worked(run):
+                assert process.poll() is None, process.communicate()[0]
+                assert time.monotonic() < until, "the workers did not come to work"
+                run = run or (find_run(runs) if list(runs.glob("*/secrets.json")) else None)
+                if run is not None:
+                    seen.look(run)
+                time.sleep(0.05)
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.communicate(timeout=120)
+    assert run is not None
+    return run, seen
+
+
+def _worked(run: RunDir | None) -> bool:
+    """Say whether something was pushed: then git has used its credentials, too."""
+    if run is None:
+        return False
+    found = list(run.forge.rglob("refs/heads/*"))
+    return any(path.is_file() and "worker" in str(path) for path in [*found, *run.forge.rglob("refs/heads/*/*")])
+
+
+def test_a_process_has_no_secret_but_its_own_workers(ended: tuple[RunDir, Seen]) -> None:
+    run, seen = ended
+    secrets = dict(leaves(json.loads(run.secrets_file.read_text())))
+    assert len(secrets) >= 2 * 4 + 6, "every credential is told from every other"
+    assert {OWNERLESS, "demo-worker1", "demo-worker2"} <= set(seen.environments)
+    for name, environments in seen.environments.items():
+        for environment in environments:
+            for secret, owner in secrets.items():
+                if secret.encode() in environment:
+                    assert name
+                    assert owner == name, f"{name} has a secret of {owner or 'the run'}"
+    # Its own two doors, and not even the rest of its own: the router holds that.
+    worker = run.secrets().workers["demo-worker1"]
+    for environment in seen.environments["demo-worker1"]:
+        for hidden in (worker.forge_password, worker.chat_token, worker.board_token):
+            assert hidden.encode() not in environment
+
+
+def test_no_command_line_has_a_secret(ended: tuple[RunDir, Seen]) -> None:
+    run, seen = ended
+    assert len(seen.commands) >= 5
+    assert any(b"git" in command for command in seen.commands)
+    for secret, _ in leaves(json.loads(run.secrets_file.read_text())):
+        for command in seen.commands:
+            assert secret.encode() not in command
+
+
+def test_no_file_has_a_secret_but_a_workers_own(ended: tuple[RunDir, Seen]) -> None:
+    run, _ = ended
+    secrets = list(leaves(json.loads(run.secrets_file.read_text())))
+    looked_at = set()
+    for path in run.path.rglob("*"):
+        if path == run.secrets_file or path.is_symlink() or not path.is_file():
+            continue
+        content = path.read_bytes()
+        looked_at.add(path.relative_to(run.path).parts[0])
+        place = path.relative_to(run.path).parts
+        home = place[1] if place[0] == "workers" else None
+        for secret, owner in secrets:
+            if secret.encode() in content:
+                assert home, f"a secret of {owner or 'the run'} stands in {path}"
+                assert home == owner, f"a secret of {owner or 'the run'} stands in {path}"
+                assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+    assert {"run.json", "board.sqlite3", "runtime.sqlite3", "forge", "chat", "logs", "workers"} <= looked_at
+
+
+def test_the_files_are_their_owners_alone(ended: tuple[RunDir, Seen]) -> None:
+    run, seen = ended
+    assert seen.modes == {0o700}
+    assert stat.S_IMODE(run.secrets_file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(run.private.stat().st_mode) == 0o700
+    for name in ("demo-worker1", "demo-worker2"):
+        for folder in ("home", "work", "tmp"):
+            assert stat.S_IMODE((run.worker(name) / folder).stat().st_mode) == 0o700
+        assert stat.S_IMODE((run.worker(name) / "home/.config/agensh/forge-token").stat().st_mode) == 0o600
+
+
+def test_every_log_record_is_one_line_of_json(ended: tuple[RunDir, Seen]) -> None:
+    run, _ = ended
+    lines = [(file, line) for file in run.logs.glob("*.jsonl") for line in file.read_text().splitlines()]
+    assert lines
+    for file, line in lines:
+        if not line.startswith("board: http"):  # where it answers, for people who start it by hand
+            assert isinstance(json.loads(line), dict), (file, line)

@@ -1,7 +1,7 @@
-"""Appending on MySQL with two round trips: one kept connection, straight through the driver.
+"""Appending on MySQL with one round trip: one kept connection, straight through the driver.
 
 It is told where the board stood when it was last looked at. The first statement moves the head from there, which takes
-the board row's lock like any other append and fails to match when another process wrote meanwhile. Whatever goes wrong,
+the board row's lock like any other append and fails when another process wrote meanwhile. Whatever goes wrong,
 the batch is rolled back and `append` says so; the caller then does it the thorough way, which looks everything up, also
 what a commit that was cut off may have written already.
 """
@@ -14,7 +14,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from pymysql.err import IntegrityError, MySQLError
+from pymysql.err import MySQLError
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -24,6 +24,9 @@ log = logging.getLogger(__name__)
 
 STALL_SECONDS = 60.0  # for one batch; a lock is waited for 50 s by default
 STATEMENT_CAP = 1_000_000  # characters; MariaDB takes packets of 16 MiB
+_BIGGEST = 2**63 - 1  # of a BIGINT; one more is an error
+_OUT_OF_DATE = frozenset({1062, 1690})
+"""Duplicate key (a note's key that is known), out of range (the head is elsewhere)."""
 _COLUMNS = tuple(column.name for column in entries.columns)
 _INSERT = f"INSERT INTO {entries.name} ({', '.join(_COLUMNS)}) VALUES "
 
@@ -69,22 +72,24 @@ class Appender:
             self._driver = (await self._connection.get_raw_connection()).driver_connection
         driver = self._driver
         name = _literal(driver, board)
-        # Statements of our own making, numbers and texts quoted by the driver, so that several may go in one message.
-        claim = f"UPDATE {boards.name} SET head_seq = {head + len(rows)} WHERE name = {name} AND head_seq = {head}"
-        pieces = list(_pieces(driver, rows))
+        # Statements of our own making, numbers and texts quoted by the driver, so that several may go in one message;
+        # the first that fails ends it, before the COMMIT. Where the head is not the expected one, the UPDATE must fail.
+        moved = f"IF(head_seq = {head}, {head + len(rows)}, head_seq + 1 + {_BIGGEST})"
+        first, *more = _pieces(driver, rows)
+        message = f"UPDATE {boards.name} SET head_seq = {moved} WHERE name = {name}; {_INSERT}{first}"
         try:
-            await driver.query(f"{claim}; {_INSERT}{pieces[0]}")
-            claimed = driver.affected_rows() == 1
+            await driver.query(message if more else f"{message}; COMMIT")
+            claimed: bool = driver.affected_rows() == 1
             await driver.next_result()
-            for values in pieces[1:] if claimed else ():
+            for values in more:
                 await driver.query(_INSERT + values)
-        except IntegrityError:  # a key that is known, or a seq that another process has given away
-            claimed = False
-        if not claimed:
+            await (driver.commit() if more else driver.next_result())
+        except MySQLError as error:
+            if error.args[0] not in _OUT_OF_DATE:
+                raise
             await driver.rollback()
             return False
-        await driver.commit()
-        return True
+        return claimed
 
     async def _drop(self) -> None:
         connection, self._connection, self._driver = self._connection, None, None

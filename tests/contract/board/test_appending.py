@@ -15,6 +15,7 @@ from board_service.board import Note
 from board_service.database import prepare
 from board_service.store import Head, Store
 from tests.contract.board.conftest import Serve
+from tests.support.mariadb import MariaDb
 from tests.support.tcp_proxy import tcp_proxy
 
 NOW = 1_800_000_000.0
@@ -54,6 +55,25 @@ async def test_a_head_that_is_out_of_date_is_found_out(store: Store) -> None:
     assert (await append(store, Head(), note("b"), note("c")))[0] == [2, 3]
     assert (await append(store, Head(99), note("d")))[0] == [4]
     assert await store.head("main") == Head(4)
+
+
+@pytest.mark.parametrize("database", ["mariadb"], indirect=True)
+async def test_it_is_found_out_in_every_sql_mode(mariadb_server: MariaDb, database: str) -> None:
+    await asyncio.to_thread(prepare, database)
+    ((before,),) = mariadb_server.run("SELECT @@GLOBAL.sql_mode")
+    mariadb_server.run("SET GLOBAL sql_mode = ''")
+    try:
+        engine = open_engine(database)
+        store = Store(engine)
+        await store.ensure_board("main", NOW)
+        assert (await append(store, Head(7), note("a")))[0] == [1]
+        assert (await append(store, Head(7), note("b"), note("c")))[0] == [2, 3]
+        assert (await append(store, Head(3), note("d")))[0] == [4]
+        assert await store.head("main") == Head(4)
+        await store.aclose()
+        await engine.dispose()
+    finally:
+        mariadb_server.run(f"SET GLOBAL sql_mode = '{before}'")
 
 
 async def test_a_patch_summary_releases_what_it_names(store: Store) -> None:

@@ -71,9 +71,14 @@ class LocalRun:
                 await self._prepare(info)
                 try:
                     await self._node(info)
-                finally:
-                    # Also after Ctrl-C: what the services know is asked for while they still run.
-                    await self._collect(info)
+                except asyncio.CancelledError:
+                    # What the services know is asked for while they still run.
+                    try:
+                        await self._collect(info)
+                    except AgenshError as error:
+                        self.watcher.say(f"the record could not be collected: {error}")
+                    raise
+                await self._collect(info)
             if (await load_record(self.run)).state != "finished":
                 raise RunInterrupted(
                     f"The node host of {self.run.run_id} died (log: {self.run.logs / 'node.jsonl'}). Nothing is lost; "

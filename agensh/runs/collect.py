@@ -177,16 +177,12 @@ class Collector:
         everywhere = set((await git("rev-list", "--all", *known, cwd=self.mirror)).split())
         for worker in self._secrets.workers:
             for clone in sorted(self._run.worker(worker).glob("work/*/.git")):
-                local = await git(
-                    "-c",
-                    "safe.directory=*",
-                    "rev-list",
-                    "--no-merges",
-                    "--branches",
-                    "--not",
-                    "--remotes",
-                    cwd=clone.parent,
-                )
+                stranded_here = ("rev-list", "--no-merges", "--branches", "--not", "--remotes")
+                try:
+                    # By its own folder: a clone that was cut off in the making must not be looked for further up.
+                    local = await git("-c", "safe.directory=*", f"--git-dir={clone}", *stranded_here)
+                except GitFailed:
+                    continue  # cut off in the making: it has no commits yet
                 stranded += [{"sha": sha, "where": worker} for sha in local.split() if sha not in everywhere]
         return stranded
 

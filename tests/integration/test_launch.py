@@ -21,9 +21,9 @@ from agensh.launch.create import create_run
 from agensh.launch.examples import example
 from agensh.launch.export import pack
 from agensh.launch.lock import RunBusy, hold_lock, running_launcher
-from agensh.rundir import RunDir
+from agensh.rundir import RunDir, WorkerSecrets
 from agensh.runs.checkpoints import accept
-from agensh.runs.collect import git
+from agensh.runs.collect import Collector, git
 from agensh.spec import load_spec
 
 
@@ -159,3 +159,19 @@ def test_an_acceptance_command_runs_in_a_clean_export(tmp_path, command, accepte
     verdict, log = accept(repository, "main", f"{clean} && {{ {command}; }}", timeout=2.0)
     assert verdict is accepted
     assert said in log
+
+
+async def test_a_clone_cut_off_in_the_making_does_not_stop_the_collector(run):
+    secrets = run.secrets()
+    one = dict.fromkeys(
+        ("forge_password", "forge_token", "chat_token", "chat_user_id", "board_token", "mcp_token"), "x"
+    )
+    secrets.workers["demo-worker1"] = WorkerSecrets(**one)
+    collector = Collector(run, run.info(), secrets)
+    await git("init", "--quiet", "--bare", "--initial-branch=main", str(collector.mirror))
+    who = ("-c", "user.name=t", "-c", "user.email=t@example.invalid")
+    tree = (await git("hash-object", "-t", "tree", "-w", "/dev/null", cwd=collector.mirror)).strip()
+    first = (await git(*who, "commit-tree", "-m", "one", tree, cwd=collector.mirror)).strip()
+    await git("update-ref", "refs/heads/main", first, cwd=collector.mirror)
+    (run.worker("demo-worker1") / "work" / "repository" / ".git").mkdir(parents=True)
+    assert await collector._stranded([]) == []

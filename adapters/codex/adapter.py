@@ -5,6 +5,7 @@
   without our tools does not begin.
 - Codex counts tokens over the whole thread; a turn's usage is the difference.
 - An interrupt leaves the running command alive; the adapter has Codex end its terminals.
+- While no connection to the provider can be made, Codex waits for ever; the adapter gives the turn up.
 - Codex has no limit for the tokens of an answer; `worker.max_output_tokens` is refused.
 """
 
@@ -30,11 +31,12 @@ from adapters.codex.app_server import AppServer, Json, RequestRefused, ServerGon
 from adapters.codex.config import SERVER, START_SECONDS, codex_home, environment, write_configuration
 from adapters.codex.reading import Counter, error_of, item_of
 from adapters.options import check_options, number, path
-from adapters.provider_errors import sentence
+from adapters.provider_errors import ProviderError, sentence
 from agensh.harnesses import package
 
 PACKAGE = package("@openai/codex")
 _ANSWER = 60.0  # seconds for an answer that needs no model; a loaded machine starts many CLIs at once
+_OFFLINE = 120.0  # seconds without a connection before a turn is given up; Codex itself waits for ever
 _TOOLS = START_SECONDS + _ANSWER  # seconds; it answers once the server has started or failed
 log = logging.getLogger(__name__)
 
@@ -52,6 +54,7 @@ class CodexAdapter(Adapter):
     _wanted_end = False
     """The running turn is to be interrupted."""
     _running = False
+    _offline_since: float | None = None
 
     @classmethod
     def check(cls, kind: str, options: Mapping[str, str]) -> None:
@@ -126,7 +129,7 @@ class CodexAdapter(Adapter):
         if server is None:
             yield TurnEnd(Outcome.CRASHED, "Codex is not running.")
             return
-        self._turn, self._wanted_end, self._running = "", False, True
+        self._turn, self._wanted_end, self._running, self._offline_since = "", False, True, None
         self._counter.begin()
         try:
             async for item in self._played(server, prompt):
@@ -157,14 +160,21 @@ class CodexAdapter(Adapter):
         if self._wanted_end:
             await self._interrupt(server)
         active = False
+        lost: ProviderError | None = None
         while (message := await server.notification()) is not None:
             params = message.get("params") or {}
             if params.get("threadId") != self._thread:
                 continue
             method = message["method"]
             if method == "turn/completed" and params["turn"]["id"] == self._turn:
-                yield await self._end(server, params["turn"], active=active)
+                yield await self._end(server, params["turn"], active=active, lost=lost)
                 return
+            if method == "error":
+                if lost is None and self._gives_up(params):
+                    lost = error_of(params.get("error") or {})
+                    await self._interrupt(server)
+                continue
+            self._offline_since = None
             if method == "thread/tokenUsage/updated":
                 self._counter.take(params.get("tokenUsage") or {})
             elif method in ("item/started", "item/completed"):
@@ -186,7 +196,20 @@ class CodexAdapter(Adapter):
                 return f"Codex could not connect to the team's tools: {sentence(str(why))}"
         return "Codex does not know the team's tools."
 
-    async def _end(self, server: AppServer, turn: Mapping[str, Any], *, active: bool) -> TurnEnd:
+    def _gives_up(self, params: Json) -> bool:
+        """Take in an error that Codex waits out; say whether that has gone on for too long."""
+        info = (params.get("error") or {}).get("codexErrorInfo")
+        about = next(iter(info.values()), None) if isinstance(info, dict) else None
+        if not params.get("willRetry") or not isinstance(about, dict) or about.get("httpStatusCode") is not None:
+            return False
+        now = self.clock.monotonic()
+        if self._offline_since is None:
+            self._offline_since = now
+        return now - self._offline_since > float(self.launch.options.get("stall_seconds", _OFFLINE))
+
+    async def _end(
+        self, server: AppServer, turn: Mapping[str, Any], *, active: bool, lost: ProviderError | None
+    ) -> TurnEnd:
         usage = self._counter.turn
         match turn.get("status"):
             case "completed" if active:
@@ -195,6 +218,8 @@ class CodexAdapter(Adapter):
                 return TurnEnd(Outcome.NO_WORK, "Codex ended the turn without a word and without a tool.", usage=usage)
             case "interrupted":
                 await self._ask(server, "thread/backgroundTerminals/clean", {"threadId": self._thread})
+                if lost is not None:
+                    return lost.turn_end(usage)
                 return TurnEnd(Outcome.INTERRUPTED, "The turn was interrupted.", usage=usage)
         return error_of(turn.get("error") or {}).turn_end(usage)
 

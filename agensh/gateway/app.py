@@ -215,6 +215,10 @@ def create_app(gateway: Gateway, run_id: str = "") -> Starlette:
         async with gateway.running():
             yield
 
+    async def root(_request: Request) -> Response:
+        # Some CLIs look whether anybody is there before their first request.
+        return JSONResponse({"service": "agensh gateway"})
+
     async def healthz(_request: Request) -> Response:
         return JSONResponse({"status": "ok", "run": run_id})
 
@@ -271,6 +275,7 @@ def create_app(gateway: Gateway, run_id: str = "") -> Starlette:
     return Starlette(
         routes=[
             *(Route(f"/v1{path}", relay, methods=[method]) for method, path in WORKER_ROUTES),
+            Route("/", root, methods=["GET"]),
             Route("/healthz", healthz, methods=["GET"]),
             Route("/key", own_key, methods=["GET"]),
             Route("/usage", admin(usage), methods=["GET"]),

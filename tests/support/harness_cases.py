@@ -291,8 +291,10 @@ class HarnessCases:
 
     @pytest.mark.parametrize("missing", ["gone", "token"])
     async def test_without_our_tools_a_turn_has_failed(self, stage: Stage, missing: str) -> None:
-        end = await self.first_turn(stage, mcp_url="http://127.0.0.1:1/mcp/x") if missing == "gone" else (
-            await self.first_turn(stage, mcp_token="wrong-token-wrong-token-wrong-token")
+        end = (
+            await self.first_turn(stage, mcp_url="http://127.0.0.1:1/mcp/x")
+            if missing == "gone"
+            else (await self.first_turn(stage, mcp_token="wrong-token-wrong-token-wrong-token"))
         )
         assert end.outcome is Outcome.TOOLS_MISSING
         assert end.reason

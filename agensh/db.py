@@ -29,9 +29,9 @@ POOL_SIZE = 8
 BUSY_TIMEOUT = 20.0  # seconds a SQLite writer waits for its turn
 RETRIES = 6
 _MIGRATING = threading.Lock()  # Alembic keeps the running migration in module globals
-_MYSQL_RETRYABLE = {1020, 1205, 1213, 2006, 2013, 2055, 1040, 1927, 4031}
+_MYSQL_RETRYABLE = {1020, 1205, 1213, 2006, 2013, 2055, 1040, 1053, 1927, 2003, 4031}
 """Changed since the snapshot (MariaDB 11.6 on, REPEATABLE READ), lock wait, deadlock, gone away, lost connection (2),
-too many connections, connection killed, idle disconnect."""
+too many connections, shutting down, connection killed, nobody there (it restarts), idle disconnect."""
 
 _NO_ROOM_MYSQL = {1021, 1041, 1114, 3675}
 """Disk full, out of memory, table full, tablespace full."""
@@ -46,6 +46,10 @@ _NO_ROOM_SQLITE = {
 
 class DatabaseUnavailable(AgenshError):
     """The database did not take the operation; nothing was written. Try again in a moment."""
+
+
+OUTAGE = (DatabaseUnavailable, OperationalError, InterfaceError, InternalError, PoolTimeout)
+"""What a database that is away, full or overloaded raises; all else is the fault of a statement."""
 
 
 def open_engine(url: str, *, pool_size: int = POOL_SIZE, isolation: str = "READ COMMITTED") -> AsyncEngine:
@@ -117,11 +121,6 @@ def no_room(error: BaseException | None) -> bool:
             return original is not None and bool(original.args) and original.args[0] in _NO_ROOM_MYSQL
         error = error.__cause__
     return False
-
-
-def is_outage(error: BaseException) -> bool:
-    """Say whether the database failed, and not the statement it was given."""
-    return isinstance(error, DatabaseUnavailable | OperationalError | InterfaceError | InternalError | PoolTimeout)
 
 
 async def retrying(

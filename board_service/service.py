@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from sqlalchemy.exc import SQLAlchemyError
 
 from agensh.clock import Clock
-from agensh.db import DatabaseUnavailable, is_outage, no_room
+from agensh.db import OUTAGE, DatabaseUnavailable, no_room
 from agensh.entries import Entry, EntryType
 from agensh.outage import Outage
 from agensh.ratelimit import Rate, RateLimiter
@@ -265,7 +265,7 @@ class BoardService:
         """Take note that reading or writing (`at`) failed; False when it was the statement and not the storage."""
         if no_room(error):
             self._outage.failed("the disk is full", error, at=at)
-        elif is_outage(error):
+        elif isinstance(error, OUTAGE):
             self._outage.failed("the database is away", error, at=at)
         else:
             return False

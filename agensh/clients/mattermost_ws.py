@@ -22,6 +22,7 @@ from urllib.parse import urlencode
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
+from agensh.clients.http import retry_after
 from agensh.clients.mattermost_models import Post
 from agensh.clock import Clock, SystemClock
 from agensh.errors import ServiceError
@@ -144,7 +145,13 @@ class MattermostSocket:
             )
         except InvalidStatus as error:
             status = error.response.status_code
-            raise ServiceError(SERVICE, status, "it refused the upgrade", retryable=status not in _DEAD) from error
+            raise ServiceError(
+                SERVICE,
+                status,
+                "it refused the upgrade",
+                retryable=status not in _DEAD,
+                retry_after=retry_after(error.response.headers),
+            ) from error
         except (OSError, TimeoutError, WebSocketException) as error:
             raise ServiceError(SERVICE, 0, type(error).__name__, retryable=True) from error
         self._failure = None

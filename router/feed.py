@@ -127,7 +127,7 @@ class BoardFeed:
             # Full jitter: the node hosts of a large team do not come back to a restarted board in one moment.
             ceiling = min(RECONNECT_CEILING, RECONNECT_FIRST * 2 ** min(failures, 10))
             if reason != said:  # one line a reason, however long it lasts
-                log.warning("board stream is cut", extra={"reason": reason, "after": self.head})
+                log.warning("board stream is cut", extra={"error": reason, "after": self.head})
                 said = reason
             await self._clock.sleep(least + random.uniform(0.1, ceiling))
 

@@ -33,6 +33,7 @@ SERVICE = "The chat's websocket"
 PING_INTERVAL = 30.0  # seconds
 PONG_WAIT = 10.0  # seconds
 OPEN_TIMEOUT = 15.0  # seconds
+CLOSE_TIMEOUT = 2.0  # seconds
 MAX_FRAME = 16 * 1024 * 1024  # bytes; the library's 1 MiB is less than the chat's largest frames
 QUEUE_LIMIT = 4096  # signals
 CLOSE_NO_PONG = 4000  # the codes of the official client
@@ -141,7 +142,7 @@ class MattermostSocket:
                 max_size=MAX_FRAME,
                 ping_interval=None,
                 open_timeout=OPEN_TIMEOUT,
-                close_timeout=2.0,
+                close_timeout=CLOSE_TIMEOUT,
             )
         except InvalidStatus as error:
             status = error.response.status_code

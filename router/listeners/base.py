@@ -85,6 +85,9 @@ class Listener(ABC, Generic[S]):
         """Why the last round failed; empty after one that did not."""
         self._wake = asyncio.Event()
         self._connected = False
+        self._said = ""
+        """The failure of the push channel that was logged last, while it lasts."""
+        self._failures = 0
         self._next_sweep = 0.0
 
     async def run(self) -> None:
@@ -115,16 +118,13 @@ class Listener(ABC, Generic[S]):
         self._wake.set()
 
     async def _push_loop(self) -> None:
-        attempt = failures = 0
-        said = ""
+        attempt = 0
         while True:
             opened = self.clock.monotonic()
             least = 0.0
             try:
                 await self.source.connect()
-                if said:
-                    log.info("push is open again", extra=self._extra(said) | {"failures": failures})
-                self._connected, said, failures = True, "", 0
+                self._connected = True
                 self.on_connect()
                 self.sweep_soon(0.0)
                 async with aclosing(self.source.signals()) as signals:
@@ -137,14 +137,14 @@ class Listener(ABC, Generic[S]):
                 if refused:
                     # Of a source that is quick in a test, a refusal is as well.
                     least = max(least, min(1.0, self.reconnect_first) * REFUSED_WAIT)
-                if str(error) != said:  # one line a reason, however long it lasts
-                    said = str(error)
+                if str(error) != self._said:  # one line a reason, however long it lasts
+                    self._said = str(error)
                     level = logging.ERROR if refused else logging.INFO
-                    log.log(level, "push refused" if refused else "push cut", extra=self._extra(said))
-                failures += 1
+                    log.log(level, "push refused" if refused else "push cut", extra=self._extra(self._said))
+                self._failures += 1
             except _FAILURES as error:
                 log.exception("push failed", extra=self._extra(str(error)))
-                failures += 1
+                self._failures += 1
             finally:
                 self._connected = False
                 self.live.clear()
@@ -177,15 +177,19 @@ class Listener(ABC, Generic[S]):
                 self.sweep_soon(0.0)
                 continue
             if attempt:
-                log.info("round succeeded again", extra=self._extra(self.last_error) | {"failures": attempt})
+                log.info("round succeeded again", extra=self._extra() | {"failures": attempt})
             attempt = 0
             self.last_error = ""
             if connected and self._connected and sweep and not self.live.is_set():
                 self.live.set()
                 self.sweep_soon(RECHECK_AFTER)
+                if self._said:
+                    # Not before: a chat takes the connection of a revoked token, and refuses it after that.
+                    log.info("push is open again", extra=self._extra() | {"failures": self._failures})
+                self._said, self._failures = "", 0
 
-    def _extra(self, error: str) -> dict[str, object]:
-        return {"source": self.source_name, "worker": self.worker, "error": error}
+    def _extra(self, error: str = "") -> dict[str, object]:
+        return {"source": self.source_name, "worker": self.worker} | ({"error": error} if error else {})
 
 
 def _asked(error: BaseException) -> float:

@@ -114,8 +114,12 @@ class Listener(ABC, Generic[S]):
 
     def sweep_soon(self, seconds: float) -> None:
         """Make the next sweep due in that many seconds at the latest."""
-        self._next_sweep = min(self._next_sweep, self.clock.monotonic() + seconds)
+        self._sweep_within(seconds)
         self._wake.set()
+
+    def _sweep_within(self, seconds: float) -> None:
+        # The work loop itself needs no waking: a round for nothing costs a request a worker.
+        self._next_sweep = min(self._next_sweep, self.clock.monotonic() + seconds)
 
     async def _push_loop(self) -> None:
         attempt = 0
@@ -174,7 +178,7 @@ class Listener(ABC, Generic[S]):
                     log.log(level, "round failed", extra=self._extra(self.last_error), exc_info=trace)
                 await self.clock.sleep(_asked(error) + backoff(attempt, longest=self.reconnect_longest))
                 attempt += 1
-                self.sweep_soon(0.0)
+                self._sweep_within(0.0)
                 continue
             if attempt:
                 log.info("round succeeded again", extra=self._extra() | {"failures": attempt})
@@ -182,14 +186,15 @@ class Listener(ABC, Generic[S]):
             self.last_error = ""
             if connected and self._connected and sweep and not self.live.is_set():
                 self.live.set()
-                self.sweep_soon(RECHECK_AFTER)
+                self._sweep_within(RECHECK_AFTER)
                 if self._said:
                     # Not before: a chat takes the connection of a revoked token, and refuses it after that.
                     log.info("push is open again", extra=self._extra() | {"failures": self._failures})
                 self._said, self._failures = "", 0
 
     def _extra(self, error: str = "") -> dict[str, object]:
-        return {"source": self.source_name, "worker": self.worker} | ({"error": error} if error else {})
+        extra: dict[str, object] = {"source": self.source_name, "worker": self.worker}
+        return extra | {"error": error} if error else extra
 
 
 def _asked(error: BaseException) -> float:

@@ -91,13 +91,19 @@ async def test_a_connection_on_which_nothing_moves_is_noticed(
     no_traces(caplog)
 
 
+CUTS: list[list[int]] = either(
+    [[1, 60, 0, 200]], [[1, 60, 0, 200], [9, 9, 9], [300, 2, 40, 120, 5], [150], [17, 90], [511, 30, 4]]
+)
+"""How many bytes of a piece get through before its connection is cut, piece by piece."""
+
+
 @pytest.mark.parametrize("kind", STATIONS)
 async def test_a_connection_that_is_cut_in_the_middle_of_a_piece_loses_and_doubles_nothing(
     team: Team, kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with station(kind, team, tmp_path) as place:
         await is_live(place)
-        for lengths in either([(1, 60, 0, 200)], [(1, 60, 0, 200), (9, 9, 9), (300, 2, 40, 120, 5), (150,), (17, 90)]):
+        for lengths in CUTS:
             place.proxy.cut_within(*lengths)
             while place.proxy.cuts_left:
                 await place.speak()

@@ -31,7 +31,7 @@ from tests.support.services import Services, running_services
 from tests.support.tcp_proxy import TcpProxy, tcp_proxy
 
 PATIENCE = 40.0  # seconds
-PACE: dict[str, float] = {"sweep_every": 600.0, "reconnect_first": 0.05, "reconnect_longest": 0.3}
+PACE: Any = {"sweep_every": 600.0, "reconnect_first": 0.05, "reconnect_longest": 0.3}
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,11 @@ class TcpProxy:
         self._tasks.add(task)
         self.accepted += 1
         try:
-            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
+            try:
+                far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target)
+            except OSError:
+                writer.transport.abort()
+                return
             self._writers |= {writer, far_writer}
             try:
                 async with asyncio.TaskGroup() as group:

@@ -7,9 +7,11 @@ At least once: a notice counts as shown when its result was written, and is ackn
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import queue
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -21,7 +23,8 @@ from router.mcp.ledger import Ledger
 from router.mcp.notices import NOTICE_ROOM, RenderedNotice
 
 PATIENCE = 0.5  # seconds a tool result waits for the answer
-TIMEOUT = 2.0  # seconds for one request
+TIMEOUT = 2.0  # seconds between two pieces of an answer
+LONGEST_ANSWER = 10.0  # seconds for all of one; who sends byte by byte keeps within TIMEOUT
 FIRST_PAUSE = 2.0  # seconds without asking after a failure; doubles
 LONGEST_PAUSE = 60.0  # seconds
 ANSWER_LIMIT = 4 * 1024 * 1024  # bytes
@@ -80,6 +83,8 @@ class PendingFeed:
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self._busy = 0
         self._connection: http.client.HTTPConnection | None = None
+        self._asked_at = 0.0
+        """When the request under way was sent; 0 when none is."""
         self._failures = 0
         self._paused_until = 0.0
         self._ledger = Ledger()
@@ -103,6 +108,8 @@ class PendingFeed:
         """
         job = None
         with self._lock:
+            if self._asked_at and time.monotonic() - self._asked_at > LONGEST_ANSWER:
+                self._hang_up()
             patient = self._failures == 0
             if self._busy < 2 and time.monotonic() >= self._paused_until:
                 self._busy += 1
@@ -169,13 +176,24 @@ class PendingFeed:
     def _once(self, path: str) -> tuple[int, bytes]:
         if self._connection is None:
             self._connection = self._kind(self._host, self._port, timeout=TIMEOUT)
-        self._connection.request("GET", path, headers=self._headers)
-        response = self._connection.getresponse()
-        body = response.read(ANSWER_LIMIT)
+        self._asked_at = time.monotonic()
+        try:
+            self._connection.request("GET", path, headers=self._headers)
+            response = self._connection.getresponse()
+            body = response.read(ANSWER_LIMIT)
+        finally:
+            self._asked_at = 0.0
         if not response.isclosed():
             self._close()
             raise ValueError(f"the answer is longer than {ANSWER_LIMIT} bytes")
         return response.status, body
+
+    def _hang_up(self) -> None:
+        """Let the request under way fail: its thread is blocked, and a shutdown wakes it."""
+        connection = self._connection
+        if connection is not None and connection.sock is not None:
+            with contextlib.suppress(OSError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
 
     def _close(self) -> None:
         if self._connection is not None:

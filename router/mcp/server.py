@@ -25,6 +25,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from agensh.bounded_http import arrived_on
 from agensh.clock import Clock
 from agensh.ratelimit import Rate, RateLimiter
 from router.mcp.calls import new_server, text_result
@@ -124,7 +125,7 @@ class Endpoint:
         if ack and ack == self._handed_out.get(worker.name, 0):
             worker.desk.acknowledge()
         wanted = room > 0 and not await request.is_disconnected()
-        notice = worker.desk.collect(room) if wanted else None
+        notice = worker.desk.collect(room, arrived=arrived_on(request.scope)) if wanted else None
         if notice is not None:
             self._handed_out[worker.name] = self._handed_out.get(worker.name, 0) + 1
         lines = notice.text.split("\n")[1:] if notice else []
@@ -172,7 +173,7 @@ class Endpoint:
         placement = place(result, room=self._room)
         # An answer nobody waits for any more proves nothing: what it would show stays pending.
         if placement is not None and placement.room and not await context.request.is_disconnected():
-            notice = worker.desk.collect(placement.room)
+            notice = worker.desk.collect(placement.room, arrived=arrived_on(context.request.scope))
             if notice is not None:
                 result = add_notice(result, notice.text)
         return types.CallToolResult.model_validate(result)

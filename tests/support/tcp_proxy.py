@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -118,7 +120,7 @@ class TcpProxy:
                 if self._cuts:
                     client.write(data[: self._cuts.popleft()])
                     await client.drain()
-                    server.transport.abort()
+                    _reset(server)
                     break
                 if self._mode is Mode.TRICKLE:
                     await self._trickle(data, client)
@@ -146,7 +148,7 @@ class TcpProxy:
         """Reset every open connection on both sides; return how many ends there were."""
         writers = list(self._writers)
         for writer in writers:
-            writer.transport.abort()
+            _reset(writer)
         return len(writers)
 
     async def close(self) -> None:
@@ -157,6 +159,14 @@ class TcpProxy:
             self.cut()
             # Not cancelled: the streams' own callbacks complain of tasks that are.
             await asyncio.wait(self._tasks, timeout=0.1)
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    """End a connection so that its other end is told of an error, not of an orderly end."""
+    if not writer.transport.is_closing():
+        linger = struct.pack("ii", 1, 0)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    writer.transport.abort()
 
 
 @asynccontextmanager

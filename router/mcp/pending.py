@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import os
 import queue
 import socket
 import threading
@@ -87,6 +88,7 @@ class PendingFeed:
         """When the request under way was sent; 0 when none is."""
         self._failures = 0
         self._paused_until = 0.0
+        self._reader = os.urandom(8).hex()
         self._ledger = Ledger()
         self._written = 0
         self._proved = 0
@@ -140,7 +142,9 @@ class PendingFeed:
     def _ask(self, room: int) -> None:
         with self._lock:
             proved = self._proved
-        query = f"room={room}" + (f"&ack={proved}" if proved > self._ledger.acknowledged else "")
+            got = self._ledger.cursor
+        query = f"room={room}&reader={self._reader}&got={got}"
+        query += f"&ack={proved}" if proved > self._ledger.acknowledged else ""
         status, body = self._get(self._path + query)
         if status != 200:
             self._close()
@@ -183,9 +187,11 @@ class PendingFeed:
             body = response.read(ANSWER_LIMIT)
         finally:
             self._asked_at = 0.0
-        if not response.isclosed():
+        if len(body) == ANSWER_LIMIT:
             self._close()
             raise ValueError(f"the answer is longer than {ANSWER_LIMIT} bytes")
+        if response.length:
+            raise http.client.IncompleteRead(body, response.length)
         return response.status, body
 
     def _hang_up(self) -> None:

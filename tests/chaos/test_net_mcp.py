@@ -165,7 +165,7 @@ async def test_a_client_that_reads_no_more_has_not_been_told(tmp_path: Path) -> 
                 )
                 silent.sendall(request.encode())
                 await until(lambda: bool(host.worker.calls), "the call was made")
-                await until(lambda: bool(silent.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)), "the answer is there")
+                await asyncio.to_thread(silent.recv, 1, socket.MSG_PEEK)
             # Closed with the answer unread: its kernel says so.
             again = await call(client, "nothing")
             assert all(words in again for words in told)
@@ -301,7 +301,9 @@ def _impatient_shim(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_impatient_shim")
-@pytest.mark.parametrize("fault", either(["cut", "trickle"], ["cut", "stall", "swallow", "trickle", "busy"]))
+@pytest.mark.parametrize(
+    "fault", either(["cut", "orderly", "trickle"], ["cut", "orderly", "stall", "swallow", "trickle", "busy"])
+)
 async def test_the_shim_shows_everything_once_whatever_becomes_of_its_connection(tmp_path: Path, fault: str) -> None:
     async with hosting(tmp_path) as host:
         complaints: list[str] = []
@@ -320,8 +322,10 @@ async def test_the_shim_shows_everything_once_whatever_becomes_of_its_connection
         await results_until_shown()
         await host.tell()
         match fault:
-            case "cut":
-                host.proxy.cut_within(0, 250, 20)
+            case "cut" | "orderly":
+                host.proxy.orderly = fault == "orderly"
+                # The headers of an answer are a piece of their own.
+                host.proxy.cut_within(0, 20, 1000, 1000, 5)
             case "busy":
                 host.proxy.answers.extend([WAIT] * 3)
             case _:
@@ -336,5 +340,6 @@ async def test_the_shim_shows_everything_once_whatever_becomes_of_its_connection
         for number in range(1, host.seq + 1):
             assert seen.count(f"entry number {number} (") == 1, seen
             assert seen.count(f"message number {number}\n") == 1, seen
-        assert len(complaints) <= 1, "one line, and the tools went on"
+        # Between two cuts it may have worked again.
+        assert len(complaints) <= (3 if fault in {"cut", "orderly"} else 1), f"one line an outage: {complaints}"
         assert threading.active_count() < 50

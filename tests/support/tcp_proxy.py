@@ -37,6 +37,8 @@ class TcpProxy:
         """Each is sent in place of the server's answer to what a client sends next, and ends that connection."""
         self.trickle_every = 0.02
         """Seconds between two bytes that trickle."""
+        self.orderly = False
+        """Let the server see an orderly end where a piece is cut, as behind a proxy that took the whole answer."""
         self.refuse = False
         self.accepted = 0
         """Connections forwarded so far."""
@@ -120,7 +122,9 @@ class TcpProxy:
                 if self._cuts:
                     client.write(data[: self._cuts.popleft()])
                     await client.drain()
-                    _reset(server)
+                    if not self.orderly:
+                        _reset(server)
+                    server.transport.abort()
                     break
                 if self._mode is Mode.TRICKLE:
                     await self._trickle(data, client)

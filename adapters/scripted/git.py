@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -30,17 +29,18 @@ class Clone:
 
     async def ensure(self) -> None:
         """Have a usable clone: made now, or cleaned of what an interrupted command left."""
-        if (self.path / ".git").is_dir():
-            _remove_locks(self.path / ".git")
-            if (self.path / ".git/MERGE_HEAD").exists():
+        git = self.path / ".git"
+        if await self.shell.exists(git):
+            await self.shell.run(["find", str(git), "-name", "*.lock", "-delete"], self.path)
+            if await self.shell.exists(git / "MERGE_HEAD"):
                 await self._git("merge", "--abort", check=False)
             return
-        shutil.rmtree(self.path, ignore_errors=True)
+        await self.shell.remove(self.path)
         # Made beside and moved, so that a clone that was cut off is never taken for a whole one.
         fresh = self.path.with_name(f"{self.path.name}.part")
-        shutil.rmtree(fresh, ignore_errors=True)
+        await self.shell.remove(fresh)
         await self._network(["git", "clone", "--quiet", self.url, str(fresh)], self.path.parent)
-        fresh.rename(self.path)
+        await self.shell.run(["mv", str(fresh), str(self.path)], self.path.parent)
         await self._git("config", "user.name", self.worker)
         await self._git("config", "user.email", f"{self.worker}@agensh.invalid")
 
@@ -93,7 +93,7 @@ class Clone:
             if text is None:
                 await self._git("merge", "--abort")
                 return False, conflicts
-            (self.path / path).write_text(text, encoding="utf-8")
+            await self.shell.write(self.path, {path: text})
         await self._git("add", "--all")
         await self._git("commit", "--quiet", "--no-edit")
         return True, conflicts

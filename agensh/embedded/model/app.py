@@ -6,8 +6,8 @@ import asyncio
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 
 from starlette.applications import Starlette
@@ -68,6 +68,7 @@ class ScriptedModel(Starlette):
         self._record = record or (lambda _: None)
         self._closing = asyncio.Event()
         super().__init__(
+            lifespan=self._lifespan,
             routes=[
                 Route("/healthz", _health),
                 Route("/v1/models", _models),
@@ -77,8 +78,15 @@ class ScriptedModel(Starlette):
                 Route("/v1/messages/count_tokens", self._count, methods=["POST"]),
                 # Some CLIs look whether anybody is there before their first request.
                 Route("/{path:path}", _probe, methods=["HEAD"]),
-            ]
+            ],
         )
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await self._player.close()
 
     def close(self) -> None:
         """End all streams."""
@@ -120,7 +128,7 @@ class ScriptedModel(Starlette):
         closing = asyncio.ensure_future(self._closing.wait())
         try:
             await asyncio.wait([playing, gone, closing], return_when=asyncio.FIRST_COMPLETED)
-            return playing.result() if playing.done() else None
+            return playing.result() if playing.done() and not playing.cancelled() else None
         finally:
             for task in (playing, gone, closing):
                 task.cancel()

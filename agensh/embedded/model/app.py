@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from agensh.embedded.model import NAME
 from agensh.embedded.model.chat import ChatCompletions
 from agensh.embedded.model.conversation import (
     Conversation,
@@ -32,7 +33,7 @@ from agensh.embedded.model.messages import Messages
 from agensh.embedded.model.responses import Responses
 from agensh.embedded.model.wire import Frame, Speech
 
-MODELS = ("scripted", "gpt-5.4", "claude-sonnet-5")
+MODELS = (NAME, "gpt-5.4", "claude-sonnet-5")
 """What the list of models says; every other name is answered all the same."""
 WORKER_HEADER = "x-agensh-worker"
 

@@ -1,8 +1,8 @@
 """Entry of the processes a local run consists of: `python -m agensh.launch.service NAME RUN_DIR PARENT_PID`.
 
-NAME is `board`, `forge`, `chat`, `gateway`, `model`, or the name of one of the run's node hosts. Each reads the run folder for
-all it needs, so no secret stands in an argument or an environment (but for the provider's credential in the gateway's,
-where the spec names a variable), logs JSON lines to standard error, and ends when the launcher ends.
+NAME is `board`, `forge`, `chat`, `gateway`, `model`, or the name of one of the run's node hosts. Each reads the run
+folder for all it needs, so no secret stands in an argument or an environment (but for the provider's credential in the
+gateway's, where the spec names a variable), logs JSON lines to standard error, and ends when the launcher ends.
 """
 
 from __future__ import annotations

@@ -48,6 +48,16 @@ class Shell(ABC):
     ) -> Done:
         """Run a command; code 124 when it took longer than `timeout` seconds."""
 
+    async def run_all(self, *commands: Sequence[str], cwd: Path, timeout: float = 120.0) -> Done:
+        """Run commands until one fails; the code is the last one's, the output that of all."""
+        output = ""
+        for command in commands:
+            done = await self.run(command, cwd, timeout=timeout)
+            output += done.output
+            if not done.ok:
+                break
+        return Done(done.code, output)
+
     @abstractmethod
     async def read(self, path: Path) -> str | None:
         """Return a file's text, None when there is no such file."""

@@ -50,6 +50,7 @@ _ATTEMPTS = 4
 _BACK_OFF = 0.5  # seconds, doubled
 _PAGE = 80  # entries of one reading: CLIs show long results shortened
 _COMPARE_LIMIT = 280.0  # seconds
+_QUICK = 60.0  # seconds for what is done at once
 _YIELD = 30_000  # milliseconds
 
 
@@ -98,7 +99,12 @@ class WireShell(Shell):
         """See Shell.run."""
         if env is not None:
             command = ["env", "-i", *(f"{name}={value}" for name, value in env.items()), *command]
-        return await self._do(f"{_FOLDER}/do {shlex.quote(str(cwd))} {timeout:g} {shlex.join(command)}")
+        return await self._do(f"{_FOLDER}/do {self._place(cwd)} {timeout:g} {shlex.join(command)}")
+
+    async def run_all(self, *commands: Sequence[str], cwd: Path, timeout: float = 120.0) -> Done:
+        """See Shell.run_all; one call for all."""
+        line = " && ".join(shlex.join(command) for command in commands)
+        return await self.run(["sh", "-c", line], cwd, timeout=timeout * len(commands))
 
     async def _do(self, line: str) -> Done:
         found = _DONE.search(await self.raw(line, _DONE.search))
@@ -114,27 +120,30 @@ class WireShell(Shell):
 
     async def read(self, path: Path) -> str | None:
         """See Shell.read."""
-        done = await self.run(["cat", str(path)], self.home)
+        done = await self._do(f"{_FOLDER}/do . {_QUICK:g} cat {self._place(path)}")
         return done.output if done.ok else None
 
     async def write(self, root: Path, files: Mapping[str, str]) -> None:
         """See Shell.write."""
-        lines = []
-        for name, text in files.items():
-            path = shlex.quote(str(root / name))
-            lines.append(f"mkdir -p {shlex.quote(str((root / name).parent))}")
-            lines.append(_heredoc(path, text))
-            lines.append(f"chmod {'755' if text.startswith('#!') else '644'} {path}")
-        lines.append(f"echo '{_WRITTEN}'")
-        await self.raw("set -e\n" + "\n".join(lines), lambda text: _WRITTEN in text)
+        folders = sorted({self._place((root / name).parent) for name in files})
+        lines = [f"mkdir -p {' '.join(folders)}"]
+        lines += [_heredoc(self._place(root / name), text) for name, text in files.items()]
+        scripts = [self._place(root / name) for name, text in files.items() if text.startswith("#!")]
+        if scripts:
+            lines.append(f"chmod +x {' '.join(scripts)}")
+        await self.raw(" &&\n".join([*lines, f"echo '{_WRITTEN}'"]), lambda text: _WRITTEN in text)
 
     async def exists(self, path: Path) -> bool:
         """See Shell.exists."""
-        return (await self.run(["test", "-e", str(path)], self.home)).ok
+        return (await self._do(f"{_FOLDER}/do . {_QUICK:g} test -e {self._place(path)}")).ok
 
     async def remove(self, path: Path) -> None:
         """See Shell.remove."""
-        await self.run(["rm", "-rf", str(path)], self.home)
+        await self._do(f"{_FOLDER}/do . {_QUICK:g} rm -rf {self._place(path)}")
+
+    def _place(self, path: Path) -> str:
+        """Return a path as it is typed: short where it can be."""
+        return shlex.quote(str(path.relative_to(self.home) if path.is_relative_to(self.home) else path))
 
     async def compare(self, blob: str, *programs: Path) -> dict[str, Any]:
         """Run programs on the packed cases and return the unpacked report."""
@@ -233,7 +242,8 @@ def _heredoc(path: str, text: str) -> str:
     while f"\n{mark}\n" in f"\n{text}\n":
         mark += "_"
     if text.endswith("\n"):
-        return f"cat > {path} <<'{mark}'\n{text}{mark}"
+        # In a group of its own, so that a line can follow that depends on it.
+        return f"{{ cat > {path} <<'{mark}'\n{text}{mark}\n}}"
     return f"printf %s {shlex.quote(text)} > {path}"
 
 

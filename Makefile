@@ -7,7 +7,7 @@ HARNESS ?= scripted
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench lint format lock clean
+.PHONY: help setup demo test chaos bench lint format lock clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 12
@@ -27,6 +27,9 @@ demo: $(STAMP)  ## A team of WORKERS (8) rebuilds a program, embedded; HARNESS=c
 
 test: $(STAMP)  ## Run the whole test suite
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+chaos: $(STAMP)  ## The chaos suite, long, three times in a row (CHAOS="-k disk" picks)
+	for round in 1 2 3; do AGENSH_CHAOS=long $(BIN)/python -m pytest tests/chaos -n 2 --dist worksteal $(CHAOS) || exit 1; done
 
 bench: $(STAMP)  ## Measure against floors of the same run (BENCH="--only NAME --seconds 3"); writes build/bench.json
 	$(BIN)/python -m tests.load $(BENCH)

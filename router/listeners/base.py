@@ -17,6 +17,7 @@ from typing import Generic, Protocol, TypeVar
 
 from agensh.clients.http import backoff
 from agensh.clock import Clock
+from agensh.db import DatabaseUnavailable
 from agensh.errors import AgenshError, ServiceError
 from router.events import EventSink
 from router.waiting import sleep_or_event
@@ -159,8 +160,10 @@ class Listener(ABC, Generic[S]):
                 await self.work(sweep=sweep)
             except _FAILURES as error:
                 self.last_error = str(error)
-                level = logging.WARNING if isinstance(error, AgenshError) else logging.ERROR
                 trace = not isinstance(error, AgenshError)
+                level = logging.ERROR if trace else logging.WARNING
+                if isinstance(error, DatabaseUnavailable):  # the writer tells of it, once for all
+                    level = logging.DEBUG
                 log.log(level, "round failed", extra=self._extra(error), exc_info=trace)
                 await self.clock.sleep(backoff(attempt, longest=self.reconnect_longest))
                 attempt += 1

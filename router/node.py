@@ -30,7 +30,7 @@ from agensh.db import migrate, open_engine
 from agensh.errors import AgenshError, ServiceError
 from agensh.ratelimit import Rate
 from agensh.rundir import NodePlace, RunDir, RunInfo, RunSecrets
-from agensh.serving import open_socket
+from agensh.serving import keep_loaded, open_socket
 from router.backends import Backends
 from router.desk import CURSOR
 from router.dispatcher import Cooldown, Limits
@@ -48,11 +48,13 @@ from router.tables import MIGRATIONS, VERSION_TABLE, runs
 from router.workspace import clone_url, launch, prepare
 from router.writer import Writer
 
+SETTLE_EVERY = 20.0  # seconds between two looks whether workers have started: what they hold is there to stay
 SAVE_EVERY = 1.0  # seconds between two saves of the desks' positions
 STOP_GRACE = 20.0  # seconds a turn may take to end when it is interrupted
 LISTEN_SPREAD = 0.1  # seconds between the first connections of two workers' listeners
 LANES = 4  # writers of a host: a statement waits for its answer, and with 500 workers that adds up
 FLUSH_LIMIT = 30.0  # seconds the last writes may take
+KEEP_ALIVE = 75  # seconds an idle connection of a CLI is kept: it makes a call every 20 s or so
 SHORTEST_WAIT = 0.5  # seconds; a rehearsal makes waits shorter, but a CLI takes as long to start as ever
 log = logging.getLogger(__name__)
 
@@ -73,7 +75,10 @@ class NodeHost:
         backends: Backends,
         place: NodePlace | None = None,
         grace: float = STOP_GRACE,
+        own_process: bool = False,
     ) -> None:
+        """`own_process` says that the process is there for this host alone."""
+        self._own_process = own_process
         self._run = run
         self._info = info
         self._secrets = secrets
@@ -135,6 +140,8 @@ class NodeHost:
                 background.create_task(shared.feed.run()),
                 background.create_task(self._save_positions(shared.writer)),
             ]
+            if self._own_process:
+                helpers.append(background.create_task(self._keep_started()))
             async with asyncio.TaskGroup() as group:
                 for number, name in enumerate(self._workers):
                     group.create_task(self._worker(name, number, shared))
@@ -252,6 +259,16 @@ class NodeHost:
             await self._clock.sleep(SAVE_EVERY)
             await self._save_once(writer)
 
+    async def _keep_started(self) -> None:
+        """Keep what started workers hold out of the garbage collector's sight, some workers at a time."""
+        known = -1
+        while True:
+            started = sum(router.listening for router in self.routers.values())
+            if started != known:
+                keep_loaded()
+                known = started
+            await self._clock.sleep(SETTLE_EVERY)
+
     async def _save_once(self, writer: Writer) -> None:
         unsaved = {name: value for name, router in self.routers.items() if (value := router.desk.unsaved()) is not None}
 
@@ -284,10 +301,11 @@ async def run_node(
     clock: Clock,
     backends: Backends,
     place: NodePlace | None = None,
+    own_process: bool = False,
 ) -> None:
     """Run the share of `run`'s workers that belongs to `place` (the first by default) on this machine.
 
-    Returns at the deadline, on SIGTERM or on SIGINT.
+    `own_process` says that the process is there for this host alone. Returns at the deadline, on SIGTERM or on SIGINT.
     """
     info, secrets = run.info(), run.secrets()
     place = place or info.places[0]
@@ -301,6 +319,7 @@ async def run_node(
         workers=info.workers_of(place),
         backends=backends,
         place=place,
+        own_process=own_process,
     )
     await host.run()
 
@@ -337,6 +356,7 @@ async def _listening(app: Starlette, url: str) -> AsyncIterator[None]:
         log_config=None,
         access_log=False,
         server_header=False,
+        timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=5,
         lifespan="on",
     )

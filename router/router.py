@@ -157,6 +157,11 @@ class Router:
         return State.WAITING if self._waiting else self.dispatcher.state
 
     @property
+    def listening(self) -> bool:
+        """Whether all its sources are heard."""
+        return bool(self._listeners) and all(listener.live.is_set() for listener in self._listeners)
+
+    @property
     def reason(self) -> str:
         """Why it is parked; empty when it is not."""
         return self._failure or self.dispatcher.session.parked_reason
@@ -211,7 +216,7 @@ class Router:
             "reason": self.reason,
             "session": self.dispatcher.session.session_id,
             "turns": self.dispatcher.turns,
-            "live": bool(self._listeners) and all(listener.live.is_set() for listener in self._listeners),
+            "live": self.listening,
             "queued": depth.waiting,
             "oldest_unseen_at": min(unseen, default=None),
         }

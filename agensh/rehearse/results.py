@@ -39,13 +39,16 @@ class Ends:
     unwritten: int
     cpu: dict[str, float]
     hosts_mb: Sequence[float]
+    looks: int = 1
+    """How often the workers looked at what was left for them."""
 
 
 async def evaluate(
     run: RunDir, info: RunInfo, plan: Plan, ends: Ends, *, database: str, provision_s: float, empty_mb: float
 ) -> Figures:
     """Count everything. The board must still answer."""
-    load = await asyncio.to_thread(read_logs, [log_file(run.path, number) for number in range(plan.generators)])
+    files = [log_file(run.path, number, look) for look in range(ends.looks) for number in range(plan.generators)]
+    load = await asyncio.to_thread(read_logs, files)
     tally = Tally()
     listing = [line async for line in _listing(run, info)]
     board = board_in_order(listing, load.entries, tally)
@@ -65,6 +68,7 @@ async def evaluate(
         direct_messages=len(load.messages),
         merged=load.merged,
         lost=tally.lost,
+        under_way=0,
         repeated=tally.repeated,
         entry_shown_delay_s=Quantiles.of(tally.entry_delays),
         entry_announced_delay_s=Quantiles.of(tally.announce_delays),

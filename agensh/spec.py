@@ -98,6 +98,12 @@ class WorkerSection(_Section):
     harness: str = Field("scripted", description="The single-agent CLI each worker runs: the name of an adapter.")
     model: str = Field("", description="Model name handed to the CLI; empty: the CLI's own default.")
     effort: str = Field("", description="Reasoning effort handed to the CLI; empty: the CLI's own default.")
+    max_prompt_tokens: int = Field(
+        0, ge=0, le=100_000_000, description="Most tokens of a request to the model; 0: the CLI's own default."
+    )
+    max_output_tokens: int = Field(
+        0, ge=0, le=100_000_000, description="Most tokens of an answer of the model; 0: the CLI's own default."
+    )
     options: dict[str, str] = Field(default_factory=dict, description="Options of the adapter, e.g. playbook.")
 
 
@@ -135,6 +141,10 @@ class BoardSection(_Section):
 class DeliverySection(_Section):
     """How events and entries reach a worker."""
 
+    paths: Literal["mcp+hooks", "mcp"] = Field(
+        "mcp+hooks",
+        description="What carries notices mid-turn. mcp: results of our own tools; mcp+hooks: any tool's, by hooks.",
+    )
     notice_chars: int = Field(2000, ge=200, le=20_000, description="Most characters a notice adds to a tool result.")
     context_chars: int = Field(12_000, ge=1000, le=400_000, description="Most characters of unread entries in a turn.")
     calls_per_second: float = Field(

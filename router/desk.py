@@ -103,7 +103,7 @@ class Desk:
         """See `NoticeDesk.waiting`."""
         return bool(self._messages) or self._feed.head > self._cursor
 
-    def collect(self, room: int) -> Notice | None:
+    def collect(self, room: int, via: str = "mcp") -> Notice | None:
         """See `NoticeDesk.collect`."""
         direct = [event for event in self._messages.values() if event.kind in ANNOUNCED]
         if not direct and self._feed.head <= self._cursor:
@@ -126,7 +126,7 @@ class Desk:
         self._hand_out(
             [entry for entry in entries if f"g{entry.seq}" in shown],
             [event for event in direct if event.ref in shown],
-            via="mcp",
+            via=via,
         )
         return Notice(rendered.text, rendered.shown)
 

@@ -48,9 +48,10 @@ class NoticeDesk(Protocol):
         """Say whether there may be something to collect; costs next to nothing."""
         ...
 
-    def collect(self, room: int) -> Notice | None:
+    def collect(self, room: int, via: str = "mcp") -> Notice | None:
         """Return what is pending in at most `room` characters and remember it as handed out; None when nothing is.
 
+        `via`, `mcp` or `hook`, says for the record which way it goes.
         Direct messages first, then FAIL, CLAIM, FACT, OBSERVED, PATCH_SUMMARY; the rest is counted. Costs no I/O.
         """
         ...

@@ -154,6 +154,6 @@ notices = Table(
     Column("posted_at", Double, nullable=False),
     Column("shown_at", Double, nullable=False),
     Column("acked_at", Double),
-    Column("via", String(8), nullable=False),  # mcp | turn
+    Column("via", String(8), nullable=False),  # mcp | hook | turn
     Index("ix_notices_hand_out", "hand_out"),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -30,8 +31,7 @@ class Clone:
     async def ensure(self) -> None:
         """Have a usable clone: made now, or cleaned of what an interrupted command left."""
         if (self.path / ".git").is_dir():
-            for lock in (self.path / ".git").rglob("*.lock"):
-                lock.unlink(missing_ok=True)
+            _remove_locks(self.path / ".git")
             if (self.path / ".git/MERGE_HEAD").exists():
                 await self._git("merge", "--abort", check=False)
             return
@@ -180,3 +180,11 @@ def _only_added(base: Sequence[str], changed: Sequence[str]) -> bool:
 
 def _last_index(lines: Sequence[str], wanted: str) -> int:
     return max(index for index, line in enumerate(lines) if line == wanted)
+
+
+def _remove_locks(folder: Path) -> None:
+    """Remove what a killed Git left; `os.walk`, unlike `Path.rglob`, bears with folders that vanish meanwhile."""
+    for inside, _, files in os.walk(folder):
+        for name in files:
+            if name.endswith(".lock"):
+                Path(inside, name).unlink(missing_ok=True)

@@ -104,7 +104,7 @@ class RemoteDesk:
         """See `NoticeDesk`; `collect` is as cheap."""
         return True
 
-    def collect(self, room: int) -> Notice | None:
+    def collect(self, room: int, via: str = "mcp") -> Notice | None:
         """See `NoticeDesk`."""
         notice = self._ledger.take(room)
         return None if notice is None else Notice(notice.text, notice.shown)

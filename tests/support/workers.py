@@ -32,7 +32,7 @@ class MemoryDesk:
     def waiting(self) -> bool:
         return bool(self.messages or self.entries)
 
-    def collect(self, room: int) -> Notice | None:
+    def collect(self, room: int, via: str = "mcp") -> Notice | None:
         gone = {*self.handed_out, *self.acknowledged}
         rendered = render_notice(
             [message for message in self.messages if message.ref not in gone],

@@ -21,6 +21,7 @@ from router.events import EventSink
 from router.feed import EntrySource
 from router.listeners.gitea import GiteaListener
 from router.listeners.mattermost import Beginning, MattermostListener
+from router.posts import PostFeed
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +60,9 @@ class Backends(Protocol):
         ...
 
     def listeners(
-        self, worker: str, secrets: WorkerSecrets, clients: WorkerClients, sink: EventSink, channel_id: str
+        self, worker: str, secrets: WorkerSecrets, clients: WorkerClients, sink: EventSink, posts: PostFeed
     ) -> Sequence[Listener]:
-        """Return the listeners of one worker."""
+        """Return the listeners of one worker; `posts` takes those of the task channel."""
         ...
 
     async def aclose(self) -> None:
@@ -122,9 +123,9 @@ class ServiceBackends:
         )
 
     def listeners(
-        self, worker: str, secrets: WorkerSecrets, clients: WorkerClients, sink: EventSink, channel_id: str
+        self, worker: str, secrets: WorkerSecrets, clients: WorkerClients, sink: EventSink, posts: PostFeed
     ) -> Sequence[Listener]:
-        """Return the listeners of one worker."""
+        """Return the listeners of one worker; `posts` takes those of the task channel."""
         urls, clock = self._info.urls, self._clock
         pace = {"sweep_every": self._paced(SWEEP), "reconnect_longest": self._paced(RECONNECT)}
         events = GiteaEventStream(urls.forge, worker, secrets.forge_password, http=self._events_http)
@@ -132,7 +133,15 @@ class ServiceBackends:
         return (
             GiteaListener(worker, clients.forge, events, sink, clock, **pace),
             MattermostListener(
-                worker, clients.chat, socket, sink, clock, names=self._names, beginnings=self._beginnings, **pace
+                worker,
+                clients.chat,
+                socket,
+                sink,
+                clock,
+                names=self._names,
+                beginnings=self._beginnings,
+                posts=posts,
+                **pace,
             ),
         )
 

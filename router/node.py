@@ -32,19 +32,20 @@ from agensh.ratelimit import Rate
 from agensh.rundir import NodePlace, RunDir, RunInfo, RunSecrets
 from agensh.serving import keep_loaded, open_socket
 from router.backends import Backends
-from router.desk import CURSOR
 from router.dispatcher import Cooldown, Limits
 from router.feed import BoardFeed
 from router.intake import write_cursors
 from router.leftovers import end_leftovers
 from router.lock import node_lock
 from router.mcp.server import create_mcp_app
+from router.posts import PostFeed
 from router.processes import RecordedRuntime, recorded_processes
 from router.prompt import Briefing
 from router.queue import RetryPolicy
 from router.router import Router, Shared
 from router.status import NodeStatus, status_routes
 from router.tables import MIGRATIONS, VERSION_TABLE, runs
+from router.waiting import surely
 from router.workspace import clone_url, launch, prepare
 from router.writer import Writer
 
@@ -119,11 +120,13 @@ class NodeHost:
         end_leftovers(self._info.run_id, self._workers, await recorded_processes(writer.engine))
         if run_clock.left(self._clock.time()) > 0 and not self._stopping.is_set():
             feed = BoardFeed(self._backends.feed_source(), self._clock)
-            shared = await self._shared(writer, run_clock, feed)
+            posts = PostFeed(writer, self._clock, await self._channel_id())
+            await surely(self._clock, posts.load)
+            shared = self._shared(writer, run_clock, feed, posts)
             delivery = self._info.spec.delivery
             rate = Rate(delivery.calls_per_second, delivery.calls_burst)
             app = create_mcp_app(self.routers, clock=self._clock, notice_chars=delivery.notice_chars, rate=rate)
-            status = NodeStatus(self._info.run_id, run_clock, self.routers, feed, self._lanes)
+            status = NodeStatus(self._info.run_id, run_clock, self.routers, feed, posts, self._lanes)
             app.router.routes.extend(
                 status_routes(self.routers, self._secrets.node_admin, self._info.run_id, status.read)
             )
@@ -162,7 +165,7 @@ class NodeHost:
         router = self.routers[name]
         try:
             secrets = self._secrets.workers[name]
-            listeners = self._backends.listeners(name, secrets, router.clients, router.queue, shared.channel_id)
+            listeners = self._backends.listeners(name, secrets, router.clients, router.queue, shared.posts)
             await self._clock.sleep(number * LISTEN_SPREAD)
             index = shared.team.index(name)
             await router.run(shared.run_clock.start_of(index), listeners, grace=self._grace)
@@ -196,10 +199,11 @@ class NodeHost:
                 adapter=self._adapter_class(launch(self._info, space, secrets), runtime, self._clock),
             )
 
-    async def _shared(self, writer: Writer, run_clock: RunClock, feed: BoardFeed) -> Shared:
+    def _shared(self, writer: Writer, run_clock: RunClock, feed: BoardFeed, posts: PostFeed) -> Shared:
         spec = self._info.spec
         return Shared(
             feed=feed,
+            posts=posts,
             writer=writer,
             clock=self._clock,
             run_clock=run_clock,
@@ -211,7 +215,6 @@ class NodeHost:
             ),
             limits=Limits(context_chars=spec.delivery.context_chars),
             repository=(self._info.owner, self._info.repository),
-            channel_id=await self._channel_id(),
             team=tuple(spec.worker_names),
         )
 
@@ -270,10 +273,10 @@ class NodeHost:
             await self._clock.sleep(SETTLE_EVERY)
 
     async def _save_once(self, writer: Writer) -> None:
-        unsaved = {name: value for name, router in self.routers.items() if (value := router.desk.unsaved()) is not None}
+        unsaved = {place: value for router in self.routers.values() for place, value in router.unsaved().items()}
 
         async def operation(connection: AsyncConnection) -> None:
-            await write_cursors(connection, {(name, CURSOR): value for name, value in unsaved.items()})
+            await write_cursors(connection, unsaved)
 
         if unsaved:
             writer.record(operation)

@@ -251,6 +251,7 @@ class Rehearsal:
             await self._ended(run, generators, plan.closing_at(plan.workers) - plan.end)
         return Ends(
             feed_heads=[int(answer["feed"]["head"]) for answer in answers],
+            post_heads=[int(answer["posts"]["head"]) for answer in answers],
             unwritten=sum(int(answer["unwritten"]) for answer in answers),
             cpu=cpu,
             hosts_mb=memory,

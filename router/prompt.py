@@ -124,7 +124,7 @@ def entry_line(entry: Entry, now: float) -> str:
 def event_lines(events: Sequence[QueuedEvent]) -> list[str]:
     """Return the event lines of a turn, ordered, those of one thread and kind combined."""
     groups: dict[tuple[object, ...], list[QueuedEvent]] = {}
-    for event in sorted(events, key=lambda event: (event.priority, event.id)):
+    for event in sorted(events, key=lambda event: (event.priority, abs(event.id))):
         alone = event.priority in (Priority.CONTROL, Priority.DIRECT) or not event.thread
         groups.setdefault((event.id,) if alone else (event.thread, event.kind), []).append(event)
     return [_line(group) for group in groups.values()]

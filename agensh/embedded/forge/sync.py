@@ -160,8 +160,8 @@ async def reconcile(forge: Forge) -> None:
     """Bring rows and refs to agreement after a stop at any point.
 
     A merge writes its commit's hash into the row before it moves the ref: where the base has that commit the merge
-    happened, and the row is completed; where not, the intent is dropped. Locks left on refs are removed. Then every open
-    pull request is compared with its branches, as after a push.
+    happened, and the row is completed; where not, the intent is dropped. Locks left on refs are removed. Then every
+    open pull request is compared with its branches, as after a push.
     """
     for pull in await forge.db.read(lambda tx: tx.all("SELECT * FROM pulls WHERE pending_sha IS NOT NULL")):
         await _settle(forge, pull)

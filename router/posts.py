@@ -83,6 +83,8 @@ class PostFeed:
         self._known: set[str] = set()
         self._recent: list[tuple[int, str]] = []
         """Time and id of taken posts, ascending, the system's included; candidates for the anchor."""
+        self._promised: set[str] = set()
+        """Ids of posts that a listener is about to bring."""
         self._coming: dict[str, asyncio.Task[None]] = {}
         self._boxes: list[PostBox] = []
 
@@ -96,6 +98,18 @@ class PostFeed:
     def knows(self, post_id: str) -> bool:
         """Say whether a post is in the ring."""
         return post_id in self._known
+
+    def wants(self, post_id: str) -> bool:
+        """Say whether a post that was pushed is to be brought: the first listener that asks brings it, the others rest.
+
+        Should that one not come to it, the next reading of the channel finds the post.
+        """
+        if post_id in self._known or post_id in self._promised:
+            return False
+        if len(self._promised) >= self._capacity:
+            self._promised.clear()
+        self._promised.add(post_id)
+        return True
 
     def newest_at(self) -> int:
         """Return the time of the newest post that was taken (milliseconds, the chat's time; the system's included)."""
@@ -172,6 +186,7 @@ class PostFeed:
             return
         self._posts += new
         self._known.update(post.post_id for post in new)
+        self._promised.difference_update(post.post_id for post in new)
         self.head = new[-1].seq
         surplus = len(self._posts) - self._capacity
         if surplus > 0:

@@ -130,8 +130,8 @@ class MattermostListener(Listener[ChatSignal]):
     def on_signal(self, signal: ChatSignal) -> bool:
         match signal.kind:
             case "posted":
-                if self._posts is not None and signal.post is not None and self._posts.knows(signal.post.id):
-                    return False  # another worker of the host has brought it
+                if self._others_bring(signal):
+                    return False
                 if len(self._inbox) >= INBOX:
                     log.warning("chat inbox is full", extra={"worker": self.worker, "dropped": len(self._inbox)})
                     self._inbox.clear()
@@ -147,6 +147,13 @@ class MattermostListener(Listener[ChatSignal]):
             case "resumed":
                 return False
         return True
+
+    def _others_bring(self, signal: ChatSignal) -> bool:
+        """Say whether another worker of the host has brought a post of the task channel, or does."""
+        posts, post = self._posts, signal.post
+        return (
+            posts is not None and post is not None and post.channel_id == posts.channel_id and not posts.wants(post.id)
+        )
 
     async def work(self, *, sweep: bool) -> None:
         while True:
@@ -318,7 +325,7 @@ class MattermostListener(Listener[ChatSignal]):
             del self._committed[next(iter(self._committed))]
 
     async def _learn_names(self, ids: set[str]) -> None:
-        unknown = ids - self._names.keys()
+        unknown = {user_id for user_id in ids if user_id not in self._names}
         if unknown:
             self._names.update((user.id, user.username) for user in await self.client.users_by_ids(unknown))
 

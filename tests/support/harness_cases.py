@@ -61,7 +61,7 @@ class HarnessCases:
         """Return `worker.options` for an installed CLI."""
         return {"binary": str(binary), **self.options}
 
-    @pytest.fixture(scope="class")
+    @pytest.fixture
     def binary(self) -> Path:
         """Install the CLI."""
         return install(self.package, self.version)

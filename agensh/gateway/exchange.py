@@ -85,7 +85,7 @@ class Exchange:
                 self._allow()  # again: the budget may have been spent while it waited
                 await self._send_on()
         except Refusal as refusal:
-            await self._settle("refused" if self._status == 0 else "failed", refusal.code, status=refusal.status)
+            await self._settle("refused" if self._status == 0 else "failed", refusal.reason, status=refusal.status)
             await self._refuse(refusal)
         except DatabaseUnavailable as error:
             if self._status:

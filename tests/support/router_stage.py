@@ -175,6 +175,9 @@ class StageBackends:
         self.ears[worker] = QueueListener(sink)
         return [self.ears[worker]]
 
+    def usage(self) -> None:
+        """This stage has no gateway."""
+
     async def aclose(self) -> None:
         self.closed = True
 

@@ -23,7 +23,7 @@ from adapters.scripted.work import Bench, Comparison, Difference
 from agensh.cases import AnsweredCase, Case, dump_cases
 from agensh.clock import Clock
 from agensh.embedded.model.tools import NotOffered, mcp_call, named_call, shell_call
-from agensh.embedded.model.turn import Ask, Turn
+from agensh.embedded.model.turn import Ask, Asking
 from agensh.errors import AgenshError
 from agensh.trial import Outcome
 
@@ -32,6 +32,7 @@ _FOLDER = "tools"
 _WRITTEN = "--- written"
 _DONE = re.compile(r"^--- output\n(?P<text>.*)\n--- (?P<size>\d+) bytes, exit (?P<code>\d+)$", re.MULTILINE | re.DOTALL)
 _STILL = re.compile(r"Process running with session ID (\d+)")
+_CHUNK = re.compile(r"\A(?:Chunk ID: .*\n)?Wall time: .*\n(?:.*\n)*?Output:\n")
 _HEADER = re.compile(r"[ \t]*" + re.escape(NOTICE_HEADER))
 _FAILURES = {
     "invalid",
@@ -45,7 +46,7 @@ _FAILURES = {
     "closed",
     "rejected",
 }
-_STATUS = re.compile(r"^status=\w+", re.MULTILINE)
+_STATUS = re.compile(r"\bstatus=\w+")
 _ATTEMPTS = 4
 _BACK_OFF = 0.5  # seconds, doubled
 _PAGE = 80  # entries of one reading: CLIs show long results shortened
@@ -61,7 +62,7 @@ class HandsFailed(AgenshError):
 class WireShell(Shell):
     """The CLI's own shell."""
 
-    def __init__(self, turn: Turn, notice: Callable[[Notice], None]) -> None:
+    def __init__(self, turn: Asking, notice: Callable[[Notice], None]) -> None:
         self._turn = turn
         self._notice = notice
         self.home = Path()
@@ -80,11 +81,13 @@ class WireShell(Shell):
 
     async def raw(self, command: str, done: Callable[[str], object]) -> str:
         """Run a line of shell and return what the CLI made of it; HandsFailed when `done` does not see its end."""
-        text = await self._ask(lambda tools: shell_call(tools, command))
+        said = await self._ask(lambda tools: shell_call(tools, command))
+        text = _CHUNK.sub("", said)
         # Codex hands back a command that takes long, and wants to be asked for the rest.
-        while not done(text) and (still := _STILL.search(text)) is not None:
+        while not done(text) and (still := _STILL.search(said)) is not None:
             arguments = {"session_id": int(still[1]), "chars": "", "yield_time_ms": _YIELD}
-            text = text[: still.start()] + await self._ask(_named("write_stdin", arguments))
+            said = await self._ask(_named("write_stdin", arguments))
+            text += _CHUNK.sub("", said)
         _hear(text, self._notice)
         if not done(text):
             raise HandsFailed(f"The shell gave no end of `{command[:80]}`: {text.strip()[-200:]}")
@@ -163,7 +166,7 @@ class WireShell(Shell):
 class WireTools(Tools):
     """The worker's MCP tools as the CLI offers them."""
 
-    def __init__(self, turn: Turn, notice: Callable[[Notice], None], clock: Clock) -> None:
+    def __init__(self, turn: Asking, notice: Callable[[Notice], None], clock: Clock) -> None:
         self._turn = turn
         self._notice = notice
         self._clock = clock

@@ -18,7 +18,7 @@ HARNESSES = [row.harness for row in TESTED if row.harness != "acp"]
 
 @pytest.mark.parametrize("harness", HARNESSES if ALL else ["codex"])
 def test_real_clis_merge_work_and_leave_no_process(harness, tmp_path):
-    speed = "120" if ALL else "300"
+    speed = "120" if ALL else "360"
     with started(
         "demo", "--harness", harness, "--workers", "2", "--speed", speed, "--checkpoints", "2", runs=tmp_path
     ) as process:

@@ -83,6 +83,29 @@ async def test_commands_files_and_their_limits(cli, shell, tmp_path):
     assert not await shell.exists(tmp_path / "in")
 
 
+async def test_of_a_known_file_only_the_changes_are_written(cli, shell, tmp_path):
+    lines = [f"line {number}" for number in range(200)]
+    before = "\n".join([*lines, ""])
+    after = (
+        before.replace("line 7\n", "line seven\n").replace("line 150\n", "").replace("line 199\n", "line 199\nend\n")
+    )
+    await shell.write(tmp_path, {"a.txt": before})
+    made = len(cli.calls)
+    await shell.write(tmp_path, {"a.txt": before})
+    assert len(cli.calls) == made
+    await shell.write(tmp_path, {"a.txt": after})
+    assert (tmp_path / "a.txt").read_text() == after
+    assert "edit.py" in cli.calls[-1].arguments["command"]
+    assert len(cli.calls[-1].arguments["command"]) < 400
+    # Changed behind its back: the pieces do not fit, so it is written whole.
+    (tmp_path / "a.txt").write_text("other\n")
+    await shell.write(tmp_path, {"a.txt": before})
+    assert (tmp_path / "a.txt").read_text() == before
+    await shell.run(["git", "--version"], tmp_path)
+    (tmp_path / "a.txt").write_text("once more\n")
+    assert await shell.read(tmp_path / "a.txt") == "once more\n"
+
+
 async def test_a_long_output_is_fetched_in_parts(cli, shell, tmp_path):
     text = "".join(f"line {number}\n" for number in range(2000))
     (tmp_path / "long").write_text(text)

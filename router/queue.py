@@ -8,7 +8,8 @@ Contract:
 - Order: control, direct messages, mentions, the rest; within these the order in which they were queued.
 - A failed delivery waits 5 s, 10 s, … up to 5 min with jitter and is tried again; after `attempts` failures the event
   is `dead` with the reason of the last one.
-- `recover` at the start puts everything a former host had in flight back: `queued`, without counting a failure.
+- `recover` at the start puts everything a former host had in flight back: `queued`, without counting a failure; and
+  nothing waits longer from then on than after a failure, whatever the former host's clock said.
 - The cost of a poll depends on what is waiting, not on how much was ever delivered.
 
 States: `queued → in_flight → sent`, `queued → in_flight → queued` (failed), `dead`, and `withdrawn` for a message the
@@ -48,6 +49,11 @@ class RetryPolicy:
     ceiling: float = 300.0  # seconds
     jitter: float = 0.2  # the wait varies by this share, so that a team does not come back in one moment
     attempts: int = 8
+
+    @property
+    def longest(self) -> float:
+        """Seconds that no wait exceeds."""
+        return self.ceiling * (1 + self.jitter)
 
     def wait(self, failures: int, uniform: Callable[[float, float], float] = random.uniform) -> float:
         """Return the seconds to wait after that many failures (1 first)."""
@@ -215,12 +221,19 @@ class EventQueue:
     async def recover(self) -> int:
         """Put back what a former host had in flight and close its turns; return how many events that were."""
         worker, now = self.worker, self._clock.time()
+        latest = now + self.policy.longest
 
         async def operation(connection: AsyncConnection) -> int:
             result = await connection.execute(
                 update(events)
                 .where(events.c.worker == worker, events.c.state == "in_flight")
                 .values(state="queued", available_at=now, **_NOT_HANDED_OUT)
+            )
+            # Waits were counted by the clock of the former host, which may have been ahead of this one by an hour.
+            await connection.execute(
+                update(events)
+                .where(events.c.worker == worker, events.c.state == "queued", events.c.available_at > latest)
+                .values(available_at=latest)
             )
             await connection.execute(
                 update(turns)

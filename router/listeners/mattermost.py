@@ -3,7 +3,8 @@
 Every post becomes one event, named by its id, whichever way it came. A connection that is not a resumed one, a jump in
 its numbering, or more posts than the inbox holds makes the listener read all its channels back, each from an anchor:
 the newest committed post that is some seconds older than the newest one or than now, because posts become visible in
-another order than that of their times. The anchor is stored with the events. Edits and deletions are no events.
+another order than that of their times (now by the chat's clock: our own may be an hour off). The anchor is stored with
+the events. Edits and deletions are no events.
 
 Reading back must not cost what a channel ever held, for every worker at once: a channel in which nothing was posted
 since it was read is left alone, and the beginning of a team's channel is read once for all workers of a host.
@@ -29,7 +30,7 @@ log = logging.getLogger(__name__)
 
 OVERLAP_MS = 10_000
 SETTLED_MS = 30_000
-"""A post this old by our clock is older than any that may still become visible: the overlap, and 20 s of skew."""
+"""A post this old by the chat's clock is older than any that may still become visible: the overlap, and some room."""
 REMEMBERED = 200  # posts a channel, candidates for the anchor
 INBOX = 4096  # posts
 MOST_COMMITTED = 4096  # ids
@@ -69,7 +70,7 @@ class _Place:
     """The channel's newest time and count of posts when it was last read back."""
 
     def advanced(self, posts: Iterable[Post], now: float) -> tuple[tuple[tuple[int, str], ...], str]:
-        """Return `recent` and `anchor` as they will be once `posts` are committed; `now` in epoch seconds."""
+        """Return `recent` and `anchor` as they will be once `posts` are committed, `now` by the chat's clock."""
         recent = sorted({*self.recent, *((post.create_at, post.id) for post in posts)})
         if not recent:
             return (), self.anchor
@@ -241,7 +242,7 @@ class MattermostListener(Listener[ChatSignal]):
         if beginning is not None:
             return [*beginning.posts, beginning.anchor, *await self.client.posts_after(channel.id, beginning.anchor.id)]
         posts = await self.client.all_posts(channel.id)
-        settled = self.clock.time() * 1000 - SETTLED_MS
+        settled = self.client.server_time() * 1000 - SETTLED_MS
         old = [post for post in posts if post.create_at <= settled]
         if not old:
             return posts
@@ -267,7 +268,7 @@ class MattermostListener(Listener[ChatSignal]):
             and (told is None or post.id in told or mentions(post.message, self.worker))
         ]
         await self._learn_names({post.user_id for post in news})
-        recent, anchor = place.advanced(posts, self.clock.time())
+        recent, anchor = place.advanced(posts, self.client.server_time())
         value = anchor or BEGINNING
         if news or value != place.stored:
             events = [self._event(place, post) for post in news]

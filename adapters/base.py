@@ -18,8 +18,43 @@ from agensh.clock import Clock
 from agensh.errors import AgenshError
 
 
+class Rule(StrEnum):
+    """What follows from a turn's outcome; `router/dispatcher.py` carries it out."""
+
+    DONE = "done"
+    """The events are delivered; all counters of failure start anew."""
+    WAIT = "wait"
+    """The same events go again after `TurnEnd.retry_after`, or after growing pauses; nobody's failure."""
+    RETRY = "retry"
+    """A failed turn: the events go again after a growing pause and are dead after `delivery.attempts`."""
+    RESUME = "resume"
+    """A failed turn as in RETRY, and the CLI is started again in the same session."""
+    FRESH = "fresh"
+    """A fresh session takes the same events."""
+    PARK = "park"
+    """Only a person can help: the worker is parked with the reason, its events stay queued, the team goes on."""
+
+
 class Outcome(StrEnum):
-    """How a turn ended."""
+    """How a turn ended, and what is done about it.
+
+    | outcome | what happened | rule |
+    |---|---|---|
+    | completed | the CLI is done with the prompt | done |
+    | no_work | the CLI said it was done, but there was neither text nor tool call | retry |
+    | interrupted | `Adapter.interrupt` ended it | retry (a stop of the worker puts the events back) |
+    | rate_limited | the provider answers 429 | wait |
+    | overloaded | the provider's trouble: 5xx, 529, no connection, a stream that stalled or was cut | wait |
+    | quota_spent | the account's quota, or the gateway's budget (402, code `agensh_budget_spent`), is spent | park |
+    | auth | 401 or 403: the key is missing, wrong or revoked | park |
+    | context_window | the session no longer fits into the model's context | fresh |
+    | refused | the provider refuses the request itself (another 4xx), or the model refuses to answer | retry |
+    | tools_missing | none of our tools was connected: a failed turn, never a green one | resume |
+    | crashed | the CLI died, or does not follow its own protocol | resume |
+
+    After `Limits.failures` failed turns in a row (retry, resume) a fresh session takes over; after `Limits.restarts`
+    fresh sessions without a completed turn the worker is parked.
+    """
 
     COMPLETED = "completed"
     NO_WORK = "no_work"
@@ -36,9 +71,24 @@ class Outcome(StrEnum):
     CRASHED = "crashed"
 
     @property
-    def retryable(self) -> bool:
-        """Whether the same prompt may be sent again after a wait."""
-        return self in {Outcome.RATE_LIMITED, Outcome.OVERLOADED, Outcome.TOOLS_MISSING, Outcome.CRASHED}
+    def rule(self) -> Rule:
+        """What follows from it."""
+        return _RULES[self]
+
+
+_RULES = {
+    Outcome.COMPLETED: Rule.DONE,
+    Outcome.NO_WORK: Rule.RETRY,
+    Outcome.INTERRUPTED: Rule.RETRY,
+    Outcome.RATE_LIMITED: Rule.WAIT,
+    Outcome.OVERLOADED: Rule.WAIT,
+    Outcome.QUOTA_SPENT: Rule.PARK,
+    Outcome.AUTH: Rule.PARK,
+    Outcome.CONTEXT_WINDOW: Rule.FRESH,
+    Outcome.REFUSED: Rule.RETRY,
+    Outcome.TOOLS_MISSING: Rule.RESUME,
+    Outcome.CRASHED: Rule.RESUME,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,8 +202,19 @@ class WorkerLaunch:
     log: Path
     mcp_url: str
     mcp_token: str
+    hooks_url: str = ""
+    """The worker's hook endpoint; the adapter appends `/<style>` (`adapters.hook_file`). Empty: no hooks."""
+    model_url: str = ""
+    """Root of the gateway or provider, such as `http://127.0.0.1:9000`; the adapter appends `/v1` where its CLI wants
+    it. Empty: the CLI's own default."""
+    model_key: str = ""
+    """The worker's own key there; never a provider's credential when a gateway runs."""
     model: str = ""
     effort: str = ""
+    max_prompt_tokens: int = 0
+    """Most tokens of a request; 0 leaves it to the CLI."""
+    max_output_tokens: int = 0
+    """Most tokens of an answer; 0 leaves it to the CLI."""
     options: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
     """The whole environment of the CLI, apart from what the adapter adds."""

@@ -314,9 +314,12 @@ class BoardService:
                     break
                 self._take(board, fresh)
             if head.releases != board.releases:
-                claims = await self.store.claims(board.name, self.clock.time())
-                board.claims = {claim.seq: claim for claim in claims}
-                board.feed.keep_claims(board.claims)
+                now = self.clock.time()
+                claims = {claim.seq: claim for claim in await self.store.claims(board.name, now)}
+                gone = [claim for seq, claim in board.claims.items() if seq not in claims and is_shown(claim, now)]
+                board.claims = claims
+                board.feed.keep_claims(claims)
+                board.feed.release(gone)
                 board.releases = head.releases
 
     async def _load_history(self, name: str, history: History) -> None:

@@ -1,12 +1,8 @@
 """One turn at a time: takes events from the queue, prompts the CLI, records what happens, settles the events.
 
-How a turn ends decides about its events and the session:
-- completed: the events are sent, all counters of failure start anew;
-- rate limited, overloaded: the events wait as long as the provider asked for, which is no failure of theirs;
-- no quota, no credentials: the worker is parked with the reason; its events stay queued and the team goes on;
-- context window full: a fresh session takes the same events;
-- anything else is a failure: the events wait and are tried again (or are dead after the last attempt). After
-  `Limits.failures` in a row a fresh session replaces this one, after `Limits.restarts` of those the worker is parked.
+How a turn ends decides about its events and the session: `adapters.base.Outcome` lists the outcomes and the rule of
+each, `_settle` carries the rules out. After `Limits.failures` failed turns in a row a fresh session replaces this one,
+after `Limits.restarts` of those the worker is parked with the reason; the team goes on.
 """
 
 from __future__ import annotations
@@ -18,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeVar
 
-from adapters.base import Adapter, HarnessUnavailable, Outcome, SessionLost, Text, ToolActivity, TurnEnd
+from adapters.base import Adapter, HarnessUnavailable, Outcome, Rule, SessionLost, Text, ToolActivity, TurnEnd
 from agensh.clock import Clock, RunClock
 from agensh.db import DatabaseUnavailable
 from router.desk import Desk
@@ -247,18 +243,18 @@ class Dispatcher:
             await self._surely(lambda: self._queue.put_back(ids, reason=reason))
             await self._save(self.session)
             return
-        match end.outcome:
-            case Outcome.RATE_LIMITED | Outcome.OVERLOADED:
+        match end.outcome.rule:
+            case Rule.WAIT:
                 await self._wait_for_provider(ids, end, reason)
-            case Outcome.QUOTA_SPENT | Outcome.AUTH:
+            case Rule.PARK:
                 await self._surely(lambda: self._queue.put_back(ids, reason=reason))
                 raise _Parked(reason)
-            case Outcome.CONTEXT_WINDOW:
+            case Rule.FRESH:
                 await self._surely(lambda: self._queue.put_back(ids, reason=reason))
                 await self._start_anew(reason)
             case _:
                 await self._surely(lambda: self._queue.fail(ids, reason))
-                await self._after_failure(end.outcome, reason)
+                await self._after_failure(end.outcome.rule, reason)
         self._desk.expect(await self._surely(self._queue.waiting_posts))
 
     async def _wait_for_provider(self, ids: list[int], end: TurnEnd, reason: str) -> None:
@@ -270,13 +266,13 @@ class Dispatcher:
         await self._save(self.session)
         await self._pause(wait)
 
-    async def _after_failure(self, outcome: Outcome, reason: str) -> None:
+    async def _after_failure(self, rule: Rule, reason: str) -> None:
         failures = self.session.failures + 1
         await self._save(replace(self.session, failures=failures))
         if failures >= self._limits.failures:
             await self._start_anew(reason)
             return
-        if outcome in (Outcome.CRASHED, Outcome.TOOLS_MISSING):
+        if rule is Rule.RESUME:
             await self._adapter.stop()
             await self._open(resume=True)
         await self._pause(self._queue.policy.wait(failures))

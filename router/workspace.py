@@ -87,6 +87,12 @@ def mcp_url(info: RunInfo, worker: str) -> str:
     return f"{info.node_url(worker)}/mcp/{worker}"
 
 
+def hooks_url(info: RunInfo, worker: str) -> str:
+    """Return the worker's hook endpoint, or nothing where the spec wants no hooks."""
+    wanted = "hooks" in info.spec.delivery.paths.split("+")
+    return f"{info.node_url(worker)}/hooks/{worker}" if wanted else ""
+
+
 def launch(info: RunInfo, space: Workspace, secrets: WorkerSecrets) -> WorkerLaunch:
     """Return what an adapter needs to run the worker's CLI."""
     options = info.spec.worker
@@ -98,8 +104,13 @@ def launch(info: RunInfo, space: Workspace, secrets: WorkerSecrets) -> WorkerLau
         log=space.log,
         mcp_url=mcp_url(info, space.worker),
         mcp_token=secrets.mcp_token,
+        hooks_url=hooks_url(info, space.worker),
         model=options.model,
         effort=options.effort,
+        max_prompt_tokens=options.max_prompt_tokens,
+        max_output_tokens=options.max_output_tokens,
+        model_url=info.urls.gateway,
+        model_key=secrets.gateway_key,
         options=options.options,
         env=environment(info, space, secrets),
     )

@@ -8,7 +8,6 @@ not be sent, or that no later call or turn end followed, is handed out again (at
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import math
@@ -24,13 +23,17 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
+from agensh.bounded_http import arrived_on
 from agensh.clock import Clock
 from agensh.ratelimit import Rate, RateLimiter
 from router.mcp.calls import new_server, text_result
+from router.mcp.hooks import hook_answer
 from router.mcp.notices import NOTICE_ROOM, add_notice, place
 from router.mcp.pending import pending_answer
+from router.mcp.readers import Readers
+from router.mcp.requests import BODY_LIMIT, BodyRefused, refusal, replayed, whole_body
 from router.ports import ToolCall, WorkerPort
 from router.tools.board import TOOLS as BOARD_TOOLS
 from router.tools.chat import TOOLS as CHAT_TOOLS
@@ -42,10 +45,9 @@ log = logging.getLogger(__name__)
 WORKER_KEY = "agensh.worker"
 ARGUMENTS_CAP = 2_000  # characters of the arguments in the record
 SUMMARY_CAP = 200  # characters of the result in the record
+READER_NAME = 32  # characters
 CALL_RATE = Rate(50.0, 10_000)
 """Requests of one worker. A CLI makes a few a second at most; the burst lets a minute of anything pass."""
-BODY_SECONDS = 30.0  # for one request to arrive
-BODY_LIMIT = 2 * 1024 * 1024  # bytes of one request; the largest argument is a detail of 64 KiB
 
 ALL_TOOLS: tuple[Tool[WorkerPort], ...] = (*BOARD_TOOLS, *CHAT_TOOLS, *FORGE_TOOLS)
 
@@ -74,7 +76,7 @@ class Endpoint:
         self._room = notice_chars
         self._rate = rate
         self._limiter = RateLimiter(rate, clock)
-        self._handed_out: dict[str, int] = {}
+        self._readers = Readers()
         server = new_server(toolbox, instructions=INSTRUCTIONS, on_call=self._call)
         # No session ids: a call needs nothing of an earlier one. The second manager is for clients that take SSE only.
         self._json = StreamableHTTPSessionManager(
@@ -92,7 +94,7 @@ class Endpoint:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
-            return _refusal(401, "A bearer token is missing: send `Authorization: Bearer <MCP token of the worker>`.")
+            return refusal(401, "A bearer token is missing: send `Authorization: Bearer <MCP token of the worker>`.")
         name = request.path_params["worker"]
         worker = self._workers.get(name)
         if worker is not None and worker.authorises(token):
@@ -100,34 +102,37 @@ class Endpoint:
             return worker if not wait else self._too_many(wait)
         # Only a holder of some worker's token learns which names exist.
         if not any(other.authorises(token) for other in self._workers.values()):
-            return _refusal(401, "The bearer token is not valid.")
+            return refusal(401, "The bearer token is not valid.")
         if worker is None:
-            return _refusal(404, f"There is no worker {name!r} on this host.")
-        return _refusal(403, f"The bearer token belongs to another worker than {name!r}.")
+            return refusal(404, f"There is no worker {name!r} on this host.")
+        return refusal(403, f"The bearer token belongs to another worker than {name!r}.")
 
     def _too_many(self, wait: float) -> Response:
-        return _refusal(
+        return refusal(
             429,
             f"Too many requests: {self._rate.per_second:g} a second are allowed in the long run; wait.",
             {"retry-after": str(max(1, math.ceil(wait)))},
         )
 
     async def pending(self, request: Request) -> Response:
-        """Answer `GET /pending/{worker}?ack=&room=` in the board's shape, for the shims of that worker."""
+        """Answer `GET /pending/{worker}?ack=&room=&reader=&got=` in the board's shape, for that worker's shims."""
         worker = self.authorise(request)
         if isinstance(worker, Response):
             return worker
         try:
             ack = int(request.query_params.get("ack") or 0)
+            got = int(request.query_params["got"]) if "got" in request.query_params else None
             room = min(int(request.query_params.get("room") or self._room), self._room)
         except ValueError:
-            return _refusal(422, "ack and room must be integers.")
-        if ack and ack == self._handed_out.get(worker.name, 0):
+            return refusal(422, "ack, got and room must be integers.")
+        reader = self._readers.reader(worker.name, request.query_params.get("reader", "")[:READER_NAME], got)
+        if ack and ack == reader.answers:
             worker.desk.acknowledge()
         wanted = room > 0 and not await request.is_disconnected()
-        notice = worker.desk.collect(room) if wanted else None
+        arrived = reader.next_answer(arrived_on(request.scope))
+        notice = worker.desk.collect(room, arrived=arrived) if wanted else None
         if notice is not None:
-            self._handed_out[worker.name] = self._handed_out.get(worker.name, 0) + 1
+            reader.answers += 1
         lines = notice.text.split("\n")[1:] if notice else []
         shown = list(zip(notice.refs, lines, strict=False)) if notice else []
         tail = lines[len(shown) :]
@@ -135,10 +140,17 @@ class Endpoint:
             pending_answer(
                 worker.name,
                 shown,
-                cursor=self._handed_out.get(worker.name, 0),
+                cursor=reader.answers,
                 more=int(tail[0].split(" ", 1)[0]) if tail else 0,
             )
         )
+
+    async def hook(self, request: Request) -> Response:
+        """Answer `POST /hooks/{worker}/{style}`, the hooks of that worker's CLI, with what is pending."""
+        worker = self.authorise(request)
+        if isinstance(worker, Response):
+            return worker
+        return await hook_answer(request, worker.desk, room=self._room)
 
     async def _call(
         self, context: ServerRequestContext[Any, Request], params: types.CallToolRequestParams
@@ -166,7 +178,7 @@ class Endpoint:
         placement = place(result, room=self._room)
         # An answer nobody waits for any more proves nothing: what it would show stays pending.
         if placement is not None and placement.room and not await context.request.is_disconnected():
-            notice = worker.desk.collect(placement.room)
+            notice = worker.desk.collect(placement.room, arrived=arrived_on(context.request.scope))
             if notice is not None:
                 result = add_notice(result, notice.text)
         return types.CallToolResult.model_validate(result)
@@ -180,17 +192,18 @@ class Endpoint:
             return
         if request.method != "POST":
             # Nothing is ever pushed and there is no session to end; 405 is what clients expect then.
-            refusal = _refusal(405, "This endpoint is stateless: it takes POST only.", {"allow": "POST"})
-            await refusal(scope, receive, send)
+            no_stream = refusal(405, "This endpoint is stateless: it takes POST only.", {"allow": "POST"})
+            await no_stream(scope, receive, send)
             return
         try:
-            receive = await _whole_body(request)
-        except _BodyRefused as refused:
+            body = await whole_body(request)
+        except BodyRefused as refused:
             await refused.answer(scope, receive, send)
             return
         except ClientDisconnect:
             return  # it left in the middle of its request; nothing was called
         scope[WORKER_KEY] = worker
+        receive = replayed(request, body)
         accept = Headers(scope=scope).get("accept", "*/*")
         if "application/json" not in accept and "*/*" not in accept and "text/event-stream" in accept:
             await self._sse.handle_request(_accepting_both(scope), receive, send)
@@ -198,46 +211,10 @@ class Endpoint:
             await self._json.handle_request(scope, receive, send)
 
 
-class _BodyRefused(Exception):
-    """The body breaks a bound."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.answer = _refusal(status, message)
-
-
-async def _whole_body(request: Request) -> Receive:
-    """Take the body in, bounded in size and time, and return a `receive` that hands it on."""
-    body = bytearray()
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > BODY_LIMIT:
-                    raise _BodyRefused(413, f"The request has more than {BODY_LIMIT} bytes.")
-    except TimeoutError:
-        raise _BodyRefused(408, f"The request did not arrive within {BODY_SECONDS:g} s.") from None
-    handed_on = False
-
-    async def receive() -> Message:
-        nonlocal handed_on
-        if handed_on:
-            return await request.receive()
-        handed_on = True
-        return {"type": "http.request", "body": bytes(body), "more_body": False}
-
-    return receive
-
-
 def _accepting_both(scope: Scope) -> Scope:
     headers = [(key, value) for key, value in scope["headers"] if key != b"accept"]
     scope["headers"] = [*headers, (b"accept", b"application/json, text/event-stream")]
     return scope
-
-
-def _refusal(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
-    extra = {"www-authenticate": 'Bearer realm="agensh"'} if status == 401 else {}
-    return JSONResponse({"error": message}, status_code=status, headers=extra | (headers or {}))
 
 
 class _McpRoute:
@@ -271,6 +248,7 @@ def create_mcp_app(
         routes=[
             Route("/mcp/{worker}", _McpRoute(endpoint)),
             Route("/pending/{worker}", endpoint.pending, methods=["GET"]),
+            Route("/hooks/{worker}/{style}", endpoint.hook, methods=["POST"]),
         ],
         lifespan=endpoint.lifespan,
     )

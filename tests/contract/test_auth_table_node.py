@@ -23,6 +23,7 @@ NODE_ADMIN = "node-admin-token"
 ACCESS = {
     ("*", "/mcp/{worker}"): "worker",
     ("GET", "/pending/{worker}"): "worker",
+    ("POST", "/hooks/{worker}/{style}"): "worker",
     ("GET", "/status"): "admin",
     ("GET", "/healthz"): "open",
 }
@@ -66,7 +67,7 @@ class Node:
         headers = [(b"Accept", b"application/json, text/event-stream"), (b"Content-Type", b"application/json")]
         return await self.http.request(
             "POST" if method == "*" else method,
-            filled(path, {"worker": ONE}),
+            filled(path, {"worker": ONE, "style": "claude"}),
             headers=headers + ([] if header is None else [(b"Authorization", header)]),
             params=params,
             content=b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}' if method == "*" else None,
@@ -136,6 +137,8 @@ async def test_nobody_collects_or_acknowledges_anothers_notices(node: Node) -> N
     for path in (f"/pending/{ONE}", f"/pending/{ONE}?ack=1", f"/pending/{TWO}", f"/pending/{TWO}?agent={ONE}"):
         answer = await node.http.get(path, headers=two)
         assert "for worker 1 only" not in answer.text
+    for path in (f"/hooks/{ONE}/claude", f"/hooks/{TWO}/claude", f"/hooks/{TWO}/../{ONE}/copilot"):
+        assert "for worker 1 only" not in (await node.http.post(path, headers=two)).text
     assert desk.handed_out == []
     assert desk.acknowledged == []
     own = await node.http.get(f"/pending/{ONE}", headers={"Authorization": f"Bearer {node.workers[ONE].token}"})
@@ -151,3 +154,6 @@ async def test_only_a_workers_token_learns_which_names_exist(node: Node, name: s
         known = await node.http.get(path, headers={"Authorization": f"Bearer {node.workers[ONE].token}"})
         assert known.status_code == 404
         assert "\n" not in known.json()["error"]
+    hooks = f"/hooks/{name}/claude"
+    assert (await node.http.post(hooks)).status_code == 401
+    assert (await node.http.post(hooks, headers={"Authorization": "Bearer x"})).status_code == 401

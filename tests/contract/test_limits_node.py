@@ -17,7 +17,8 @@ from starlette.websockets import WebSocket
 from agensh.clock import SystemClock
 from agensh.ratelimit import Rate
 from agensh.serving import make_server, open_socket
-from router.mcp.server import BODY_LIMIT, CALL_RATE, create_mcp_app
+from router.mcp.requests import BODY_LIMIT
+from router.mcp.server import CALL_RATE, create_mcp_app
 from router.tools.registry import Call, Tool
 from tests.support.uvicorn_server import serving
 from tests.support.workers import StubWorker
@@ -120,7 +121,7 @@ async def test_a_request_has_a_size(host: Ask) -> None:
 
 
 async def test_a_request_that_does_not_come_is_not_waited_for(host: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("router.mcp.server.BODY_SECONDS", 0.2)
+    monkeypatch.setattr("router.mcp.requests.BODY_SECONDS", 0.2)
     async with host() as http, asyncio.timeout(20):
         url = http.base_url
         reader, writer = await asyncio.open_connection(url.host, url.port)

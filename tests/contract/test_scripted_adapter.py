@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from adapters.base import Adapter, Outcome, SessionLost, Text, ToolActivity, TurnEnd, TurnItem
+from adapters.base import Adapter, Outcome, Rule, SessionLost, Text, ToolActivity, TurnEnd, TurnItem
 from adapters.registry import adapter_class, adapter_names
 from adapters.runtime import LocalRuntime, descendants
 from adapters.scripted.adapter import ScriptedAdapter
@@ -159,7 +159,7 @@ async def test_a_killed_cli_is_a_crash_and_the_session_goes_on(
     end = (await turn)[-1]
     assert isinstance(end, TurnEnd)
     assert end.outcome is Outcome.CRASHED
-    assert end.outcome.retryable
+    assert end.outcome.rule is Rule.RESUME
     assert "-9" in end.reason
     await adapter.stop()
     # The endpoint finishes what the killed worker asked for: the answer is lost, the effect is not.

@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 8
+HARNESS ?= scripted
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
@@ -21,8 +22,8 @@ $(STAMP): pyproject.toml requirements.lock requirements-dev.lock
 
 setup: $(STAMP)  ## Install Agensh and its tools into .venv
 
-demo: $(STAMP)  ## A team of WORKERS (8) rebuilds a program, embedded; ends with the report
-	$(BIN)/agensh demo --workers $(WORKERS)
+demo: $(STAMP)  ## A team of WORKERS (8) rebuilds a program, embedded; HARNESS=codex, claude-code or copilot: with that CLI
+	$(BIN)/agensh demo --workers $(WORKERS) --harness $(HARNESS)
 
 test: $(STAMP)  ## Run the whole test suite
 	$(BIN)/python -m pytest -n auto --dist worksteal

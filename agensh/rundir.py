@@ -31,6 +31,8 @@ class ServiceUrls(BaseModel):
     node: str
     gateway: str = ""
     """Empty: the run has no gateway."""
+    model: str = ""
+    """The scripted model behind the gateway; empty: a provider's, or none."""
 
 
 class NodePlace(BaseModel):
@@ -61,6 +63,7 @@ class RunInfo(BaseModel):
     repository: str = Field(description="Name of the team's repository.")
     channel: str = Field(description="Name of the team's task channel.")
     chat_team: str = Field(description="Name of the team on the chat.")
+    playbook: Path | None = Field(None, description="What the scripted model plays, in a run that has one.")
     nodes: tuple[NodePlace, ...] = Field((), description="The node hosts; empty: one host, at `urls.node`, runs all.")
 
     @property
@@ -181,6 +184,11 @@ class RunDir:
     def chat(self) -> Path:
         """Data of the embedded chat."""
         return self.path / "chat"
+
+    @property
+    def model(self) -> Path:
+        """What the scripted model remembers of each worker."""
+        return self.path / "model"
 
     @property
     def logs(self) -> Path:

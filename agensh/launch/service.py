@@ -1,8 +1,8 @@
 """Entry of the processes a local run consists of: `python -m agensh.launch.service NAME RUN_DIR PARENT_PID`.
 
-NAME is `board`, `forge`, `chat`, `gateway`, or the name of one of the run's node hosts. Each reads the run folder for
-all it needs, so no secret stands in an argument or an environment (but for the provider's credential in the gateway's,
-where the spec names a variable), logs JSON lines to standard error, and ends when the launcher ends.
+NAME is `board`, `forge`, `chat`, `gateway`, `model`, or the name of one of the run's node hosts. Each reads the run
+folder for all it needs, so no secret stands in an argument or an environment (but for the provider's credential in the
+gateway's, where the spec names a variable), logs JSON lines to standard error, and ends when the launcher ends.
 """
 
 from __future__ import annotations
@@ -76,6 +76,15 @@ def _gateway(run: RunDir) -> None:
     serve(section, read_credential(section), admin, run.gateway_url, host, port, run_id=info.run_id)
 
 
+def _model(run: RunDir) -> None:
+    from agensh.embedded.model.server import serve
+
+    info = run.info()
+    if info.playbook is None:
+        raise AgenshError("model: this run has no playbook for the scripted model.")
+    serve(info.playbook, run.model, *_address(info.urls.model))
+
+
 def _node(run: RunDir, name: str) -> None:
     import uvloop
 
@@ -91,7 +100,13 @@ def _node(run: RunDir, name: str) -> None:
         place = info.place(name)
         backends = ServiceBackends(info, run.secrets(), clock, workers=place.count)
         await run_node(
-            run, adapter_factory=adapter_class, runtime=LocalRuntime(), clock=clock, backends=backends, place=place
+            run,
+            adapter_factory=adapter_class,
+            runtime=LocalRuntime(),
+            clock=clock,
+            backends=backends,
+            place=place,
+            own_process=True,
         )
 
     # A node host is one loop with a thousand connections, most of whose work is reading and writing them.
@@ -104,6 +119,7 @@ _SERVICES: dict[str, Callable[[RunDir], None]] = {
     "forge": _forge,
     "chat": _chat,
     "gateway": _gateway,
+    "model": _model,
 }
 
 

@@ -17,6 +17,7 @@ from typing import Generic, Protocol, TypeVar
 
 from agensh.clients.http import backoff
 from agensh.clock import Clock
+from agensh.db import DatabaseUnavailable
 from agensh.errors import AgenshError, ServiceError
 from router.events import EventSink
 from router.waiting import sleep_or_event
@@ -173,8 +174,10 @@ class Listener(ABC, Generic[S]):
             except _FAILURES as error:
                 if str(error) != self.last_error:
                     self.last_error = str(error)
-                    level = logging.WARNING if isinstance(error, AgenshError) else logging.ERROR
                     trace = not isinstance(error, AgenshError)
+                    level = logging.ERROR if trace else logging.WARNING
+                    if isinstance(error, DatabaseUnavailable):  # the writer tells of it, once for all
+                        level = logging.DEBUG
                     log.log(level, "round failed", extra=self._extra(self.last_error), exc_info=trace)
                 await self.clock.sleep(_asked(error) + backoff(attempt, longest=self.reconnect_longest))
                 attempt += 1

@@ -51,7 +51,7 @@ def records_of(records: Iterable[logging.LogRecord]) -> list[Line]:
 
 
 def named_once(lines: Iterable[Line], *words: str) -> Line:
-    """Return the one line whose message or error has all `words`; AssertionError for none and for several."""
+    """Return the one line whose message or error has all `words`; AssertionError for none and for more than one."""
     every = list(lines)
     found = [line for line in every if all(word in _told(line) for word in words)]
     shown = "\n".join(f"{line.level}: {_told(line)[:300]}" for line in every if line.level not in {"debug", "info"})

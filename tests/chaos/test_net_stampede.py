@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx
 import pytest
@@ -34,6 +34,8 @@ from tests.support.clock import ManualClock
 from tests.support.queues import until
 from tests.support.router_stage import new_run
 from tests.support.tcp_proxy import tcp_proxy
+
+T = TypeVar("T")
 
 TEAM = 1024
 GROUP = 64  # listeners of one host
@@ -250,23 +252,31 @@ def chat(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningChat]:
         yield running
 
 
+async def some_at_a_time(names: Sequence[str], make: Callable[[str], Awaitable[T]]) -> list[T]:
+    """Make one thing a name."""
+    made: list[T] = []
+    for start in range(0, len(names), 16):
+        made += await asyncio.gather(*(make(name) for name in names[start : start + 16]))
+    return made
+
+
 async def bots(chat: RunningChat, count: int) -> tuple[str, list[str], list[str]]:
     """A team's channel with that many bots in it: the channel's id, their names, their tokens."""
     async with MattermostClient(chat.url) as first:
         token = await first.login(ADMIN, PASSWORD)
-    names, tokens = [f"crowd-worker{number}" for number in range(1, count + 1)], []
+    names = [f"crowd-worker{number}" for number in range(1, count + 1)]
     async with MattermostClient(chat.url, token=token) as admin:
         team = await admin.create_team("crowd")
         channel = await admin.create_channel(team.id, "task")
-        ids = [(await admin.create_bot(name, description="one of many")).id for name in names]
+        ids = [bot.id for bot in await some_at_a_time(names, lambda name: admin.create_bot(name, description="many"))]
         await admin.add_team_members(team.id, ids)
         await admin.add_channel_members(channel.id, ids)
-        tokens = [await admin.create_user_token(user_id, "crowd") for user_id in ids]
+        tokens = await some_at_a_time(ids, lambda user_id: admin.create_user_token(user_id, "crowd"))
     return channel.id, names, tokens
 
 
 async def test_a_restarted_chat_gets_all_its_listeners_back_and_none_missed_a_post(chat: RunningChat) -> None:
-    count, speakers = either(128, TEAM), 1
+    count, speakers = either(64, TEAM), 1
     channel, names, tokens = await bots(chat, count + speakers)
     sinks = {name: Sink(4) for name in names[speakers:]}
     async with AsyncExitStack() as stack:

@@ -14,7 +14,7 @@ import pytest
 
 from agensh.clients.board import Released, StreamOpened
 from agensh.clients.gitea_events import ForgeSignal
-from agensh.clients.http import new_http_client
+from agensh.clients.http import backoff, new_http_client
 from agensh.clients.mattermost import MattermostClient
 from agensh.clients.mattermost_ws import MattermostSocket
 from agensh.clock import Clock, SystemClock
@@ -24,6 +24,7 @@ from agensh.rundir import WorkerSecrets
 from router.backends import CHAT_COMEBACKS, FORGE_COMEBACKS, ServiceBackends
 from router.events import NewEvent
 from router.feed import BoardFeed
+from router.listeners import base as listener_module
 from router.listeners.base import Listener
 from router.listeners.gitea import GiteaListener
 from router.listeners.mattermost import MattermostListener
@@ -275,8 +276,20 @@ async def bots(chat: RunningChat, count: int) -> tuple[str, list[str], list[str]
     return channel.id, names, tokens
 
 
-async def test_a_restarted_chat_gets_all_its_listeners_back_and_none_missed_a_post(chat: RunningChat) -> None:
+async def test_a_restarted_chat_gets_all_its_listeners_back_and_none_missed_a_post(
+    chat: RunningChat, monkeypatch: pytest.MonkeyPatch
+) -> None:
     count, speakers = either(64, TEAM), 1
+    first = count / CHAT_COMEBACKS
+    first_waits: list[float] = []
+
+    def watched(attempt: int, **bounds: float) -> float:
+        wait = backoff(attempt, **bounds)
+        if attempt == 0 and bounds.get("first") == first:
+            first_waits.append(wait)
+        return wait
+
+    monkeypatch.setattr(listener_module, "backoff", watched)
     channel, names, tokens = await bots(chat, count + speakers)
     sinks = {name: Sink(4) for name in names[speakers:]}
     async with AsyncExitStack() as stack:
@@ -289,7 +302,6 @@ async def test_a_restarted_chat_gets_all_its_listeners_back_and_none_missed_a_po
         for name, token in zip(names[speakers:], tokens[speakers:], strict=True):
             client = MattermostClient(chat.url, token=token, http=http)
             socket = MattermostSocket(proxy.url, token, SystemClock())
-            first = count / CHAT_COMEBACKS
             listeners.append(
                 MattermostListener(
                     name, client, socket, sinks[name], clock, sweep_every=36_000.0, reconnect_first=first, names=known
@@ -320,8 +332,9 @@ async def test_a_restarted_chat_gets_all_its_listeners_back_and_none_missed_a_po
         await asyncio.to_thread(chat.start)
         await writer.post(channel, "after")
         await all_live()
-        tries = proxy.accepted - count
-        assert count <= tries <= count * 3, "everybody tried until it was back, and not much more often"
+        assert len(first_waits) == count
+        tenths = [int(wait / first * 10) for wait in first_waits]
+        assert max(tenths.count(tenth) for tenth in range(10)) <= count * 0.4, "they are spread over the time"
         await writer.post(channel, "at last")
 
         async with asyncio.timeout(PATIENCE):

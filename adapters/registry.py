@@ -9,6 +9,7 @@ from agensh.errors import UsageError
 
 _ADAPTERS = {
     "claude-code": ("adapters.claude_code.adapter", "ClaudeCodeAdapter"),
+    "codex": ("adapters.codex.adapter", "CodexAdapter"),
     "rehearsal": ("adapters.rehearsal", "RehearsalAdapter"),
     "scripted": ("adapters.scripted.adapter", "ScriptedAdapter"),
 }

@@ -46,7 +46,7 @@ from router.router import Router, Shared
 from router.status import NodeStatus, status_routes
 from router.tables import MIGRATIONS, VERSION_TABLE, runs
 from router.workspace import clone_url, launch, prepare
-from router.writer import Writer
+from router.writer import Writer, database_outage
 
 SAVE_EVERY = 1.0  # seconds between two saves of the desks' positions
 STOP_GRACE = 20.0  # seconds a turn may take to end when it is interrupted
@@ -101,8 +101,9 @@ class NodeHost:
             engine = open_engine(url)
             try:
                 async with AsyncExitStack() as stack:
+                    outage = database_outage(self._clock)
                     for _ in range(1 if engine.dialect.name == "sqlite" else LANES):
-                        writer = await stack.enter_async_context(_running(Writer(engine, self._clock)))
+                        writer = await stack.enter_async_context(_running(Writer(engine, self._clock, outage)))
                         self._lanes.append(writer)
                     await self._serve(self._lanes[0])
             finally:

@@ -94,8 +94,12 @@ def _worked(run: RunDir | None) -> bool:
     """Say whether something was pushed: then git has used its credentials, too."""
     if run is None:
         return False
-    found = list(run.forge.rglob("refs/heads/*"))
-    return any(path.is_file() and "worker" in str(path) for path in [*found, *run.forge.rglob("refs/heads/*/*")])
+    # Only the branches, and by `os.walk`: git makes and removes folders meanwhile.
+    return any(
+        files and "worker" in folder
+        for heads in run.forge.glob("repos/*/*/refs/heads")
+        for folder, _, files in os.walk(heads)
+    )
 
 
 def test_a_process_has_no_secret_but_its_own_workers(ended: tuple[RunDir, Seen]) -> None:

@@ -282,8 +282,8 @@ def branch_tip(repo: Path, branch: str) -> str | None:
 
 def has_branches(repo: Path) -> bool:
     """Say whether the repository has any branch."""
-    heads = repo / "refs" / "heads"
-    if any(path.is_file() for path in heads.rglob("*")):
+    # `os.walk`, unlike `Path.rglob`, bears with folders that git removes meanwhile.
+    if any(not name.endswith(".lock") for _, _, files in os.walk(repo / "refs" / "heads") for name in files):
         return True
     try:
         return " refs/heads/" in (repo / "packed-refs").read_text()

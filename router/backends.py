@@ -24,6 +24,7 @@ from router.events import EventSink
 from router.feed import FIRST_READ, EntrySource
 from router.listeners.gitea import GiteaListener
 from router.listeners.mattermost import Beginning, MattermostListener
+from router.posts import PostFeed
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +63,9 @@ class Backends(Protocol):
         ...
 
     def listeners(
-        self, worker: str, secrets: WorkerSecrets, clients: WorkerClients, sink: EventSink, channel_id: str
+        self, worker: str, secrets: WorkerSecrets, clients: WorkerClients, sink: EventSink, posts: PostFeed
     ) -> Sequence[Listener]:
-        """Return the listeners of one worker."""
+        """Return the listeners of one worker; `posts` takes those of the task channel."""
         ...
 
     async def aclose(self) -> None:
@@ -164,9 +165,9 @@ class ServiceBackends:
         )
 
     def listeners(
-        self, worker: str, secrets: WorkerSecrets, clients: WorkerClients, sink: EventSink, channel_id: str
+        self, worker: str, secrets: WorkerSecrets, clients: WorkerClients, sink: EventSink, posts: PostFeed
     ) -> Sequence[Listener]:
-        """Return the listeners of one worker."""
+        """Return the listeners of one worker; `posts` takes those of the task channel."""
         urls, clock = self._info.urls, self._clock
         pace = {"sweep_every": self._paced(SWEEP), "reconnect_longest": self._paced(RECONNECT)}
         events = GiteaEventStream(urls.forge, worker, secrets.forge_password, http=self._events_http)
@@ -184,6 +185,7 @@ class ServiceBackends:
                 names=self._names,
                 beginnings=self._beginnings,
                 reconnect_first=self._comeback(CHAT_COMEBACKS),
+                posts=posts,
                 **pace,
             ),
         )

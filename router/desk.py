@@ -27,11 +27,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agensh.clock import Clock
 from agensh.entries import NOTICE_ORDER, Entry
-from router.events import Kind, Source
+from router.events import Kind, QueuedEvent, Source
 from router.feed import BoardFeed
 from router.mcp.notices import PendingMessage, render_notice
 from router.ports import Notice
-from router.queue import EventQueue, QueuedEvent
+from router.queue import EventQueue
 from router.tables import notices
 from router.writer import Merge, Writer, row_inserts
 
@@ -101,7 +101,9 @@ class Desk:
     def expect(self, events: Iterable[QueuedEvent]) -> None:
         """Chat events and control events are in the queue now."""
         self._messages.update(
-            (event.id, event) for event in events if event.source is Source.MATTERMOST or event.kind in REMINDERS
+            (event.id, event)
+            for event in events
+            if event.id > 0 and (event.source is Source.MATTERMOST or event.kind in REMINDERS)
         )
 
     def waiting(self) -> bool:
@@ -159,9 +161,11 @@ class Desk:
         They are not announced again. A reading shows `limit` posts of both sides, so only half as many of the newest
         waiting ones are sure to have been in it.
         """
+        posts = self._queue.posts
+        waiting = [*self._messages.values(), *(posts.waiting() if posts is not None and not sender else ())]
         found = [
             event
-            for event in self._messages.values()
+            for event in waiting
             if event.observed_at <= before
             and (
                 event.kind not in ANNOUNCED
@@ -171,7 +175,7 @@ class Desk:
         ]
         chosen = sorted(found, key=lambda event: event.observed_at)[-max(1, limit // 2) :]
         for event in chosen:
-            del self._messages[event.id]
+            self._messages.pop(event.id, None)
         if chosen:
             self._hand_outs.append(_HandOut(uuid.uuid4().hex, frozenset(), tuple(chosen)))
             self._queue.note_handed_out([event.id for event in chosen], self._turn_id, "read")

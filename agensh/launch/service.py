@@ -100,7 +100,13 @@ def _node(run: RunDir, name: str) -> None:
         place = info.place(name)
         backends = ServiceBackends(info, run.secrets(), clock, workers=place.count)
         await run_node(
-            run, adapter_factory=adapter_class, runtime=LocalRuntime(), clock=clock, backends=backends, place=place
+            run,
+            adapter_factory=adapter_class,
+            runtime=LocalRuntime(),
+            clock=clock,
+            backends=backends,
+            place=place,
+            own_process=True,
         )
 
     # A node host is one loop with a thousand connections, most of whose work is reading and writing them.

@@ -178,7 +178,7 @@ class Listener(ABC, Generic[S]):
                     level = logging.ERROR if trace else logging.WARNING
                     if isinstance(error, DatabaseUnavailable):  # the writer tells of it, once for all
                         level = logging.DEBUG
-                    log.log(level, "round failed", extra=self._extra(error), exc_info=trace)
+                    log.log(level, "round failed", extra=self._extra(self.last_error), exc_info=trace)
                 await self.clock.sleep(_asked(error) + backoff(attempt, longest=self.reconnect_longest))
                 attempt += 1
                 self._sweep_within(0.0)

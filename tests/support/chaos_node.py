@@ -16,6 +16,7 @@ from agensh.rundir import RunDir, WorkerSecrets
 from router.backends import Listener, WorkerClients
 from router.events import EventSink, NewEvent
 from router.node import NodeHost
+from router.posts import PostFeed
 from tests.support.router_stage import (
     MemoryBoard,
     NoRuntime,
@@ -76,7 +77,7 @@ class NumberBackends(StageBackends):
         self._count = count
 
     def listeners(
-        self, worker: str, secrets: WorkerSecrets, clients: WorkerClients, sink: EventSink, channel_id: str
+        self, worker: str, secrets: WorkerSecrets, clients: WorkerClients, sink: EventSink, posts: PostFeed
     ) -> Sequence[Listener]:
         return [Numbers(sink, self._clock, self._count)]
 

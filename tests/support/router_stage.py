@@ -17,6 +17,7 @@ from agensh.rundir import AdminSecrets, RunDir, RunInfo, RunSecrets, ServiceUrls
 from agensh.spec import parse_spec
 from router.backends import Listener, WorkerClients
 from router.events import EventSink, Kind, NewEvent, Priority, Source
+from router.posts import PostFeed
 
 Turn = Callable[["StageAdapter", str], AsyncIterator[TurnItem]]
 
@@ -169,7 +170,7 @@ class StageBackends:
         return WorkerClients(nothing, nothing, nothing)
 
     def listeners(
-        self, worker: str, secrets: WorkerSecrets, clients: WorkerClients, sink: EventSink, channel_id: str
+        self, worker: str, secrets: WorkerSecrets, clients: WorkerClients, sink: EventSink, posts: PostFeed
     ) -> Sequence[Listener]:
         self.ears[worker] = QueueListener(sink)
         return [self.ears[worker]]

@@ -13,7 +13,8 @@ from adapters.base import Adapter, Outcome, SessionLost, TurnEnd
 from adapters.claude_code.adapter import ClaudeCodeAdapter
 from adapters.claude_code.launching import CONFIG
 from tests.support.harness_cases import HarnessCases
-from tests.support.harness_stage import MCP_TOKEN, Stage, mentions
+from tests.support.harness_stage import LIMIT, MCP_TOKEN, Stage, mentions
+from tests.support.router_stage import until
 
 
 class TestClaudeCode(HarnessCases):
@@ -23,6 +24,15 @@ class TestClaudeCode(HarnessCases):
     package: ClassVar[str] = "@anthropic-ai/claude-code"
     options: ClassVar[Mapping[str, str]] = {"stall_seconds": "10"}
     hides_key: ClassVar[bool] = False
+
+    async def remembers(self, stage: Stage, phrase: str) -> None:
+        """See HarnessCases: it writes its transcript ten times a second."""
+        folder = stage.launch.home / ".claude" / "projects"
+
+        def written() -> bool:
+            return any(phrase in path.read_text() for path in folder.rglob("*.jsonl"))
+
+        await until(written, LIMIT)
 
     async def test_the_limits_of_tokens_reach_it(self, stage: Stage) -> None:
         await stage.open(max_output_tokens=4321, max_prompt_tokens=150_000)
@@ -38,13 +48,16 @@ class TestClaudeCode(HarnessCases):
         ]
         assert holding == [stage.launch.home / CONFIG]
 
-    async def test_a_long_pause_ends_the_turn_at_once(self, stage: Stage) -> None:
+    async def test_a_pause_that_the_provider_asks_for_is_the_dispatchers(self, stage: Stage) -> None:
         await stage.open()
-        end = await stage.turn("[[err: 429 retry-after=300]]")
+        end = await stage.turn("[[err: 429 retry-after=40]]")
         assert end.outcome is Outcome.RATE_LIMITED
         assert end.retry_after is not None
-        assert end.retry_after >= 300
+        assert end.retry_after >= 40
         assert len(stage.loop_now()) == 1
+        # It gives up at once, and does not pass on how long, where that is minutes.
+        end = await stage.turn("[[err: 529 retry-after=900]]")
+        assert (end.outcome, end.retry_after) == (Outcome.OVERLOADED, None)
         assert (await stage.turn("[[text: BACK]]")).outcome is Outcome.COMPLETED
 
     async def test_an_interrupt_before_the_turn_has_begun(self, stage: Stage) -> None:

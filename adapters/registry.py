@@ -8,6 +8,8 @@ from adapters.base import Adapter
 from agensh.errors import UsageError
 
 _ADAPTERS = {
+    "acp": ("adapters.acp.adapter", "AcpAdapter"),
+    "copilot": ("adapters.copilot.adapter", "CopilotAdapter"),
     "rehearsal": ("adapters.rehearsal", "RehearsalAdapter"),
     "scripted": ("adapters.scripted.adapter", "ScriptedAdapter"),
 }

@@ -1,7 +1,8 @@
 """CLI processes on this machine.
 
 Each CLI is a child in a session of its own, so that its process group is everything it started and did not detach.
-What it did detach is found through `/proc` when the process is stopped. The CLI dies with the node host, also when that
+What it did detach is found through `/proc` when the process is stopped: by descent, and where the CLI is dead already,
+by the worker's name in the environment. The CLI dies with the node host, also when that
 is killed with SIGKILL (see `parent_death`); the kernel ties this to the thread that started it, so call `spawn` from a
 thread that lives as long as the CLI should, such as the one that runs the event loop.
 """
@@ -21,6 +22,7 @@ from adapters import parent_death
 from adapters.base import HarnessUnavailable
 
 LINE_LIMIT = 64 * 1024 * 1024  # bytes; a tool result of a CLI can carry whole files
+_MARKS = ("AGENSH_RUN", "AGENSH_WORKER")  # variables that name one worker, and are handed down to all it starts
 _REAP = 5.0  # seconds the kernel may take to hand over a process that got SIGKILL
 
 
@@ -40,8 +42,11 @@ class _Protocol(asyncio.subprocess.SubprocessStreamProtocol):
 class LocalProcess:
     """A child of this process; the leader of its own group."""
 
-    def __init__(self, transport: asyncio.SubprocessTransport, protocol: _Protocol) -> None:
+    def __init__(
+        self, transport: asyncio.SubprocessTransport, protocol: _Protocol, marks: frozenset[bytes] = frozenset()
+    ) -> None:
         self._transport = transport
+        self._marks = marks
         self._process = asyncio.subprocess.Process(transport, protocol, asyncio.get_running_loop())
         self._ended = protocol.ended
         self._stopping = asyncio.Lock()
@@ -87,7 +92,7 @@ class LocalProcess:
     async def stop(self, grace: float = 5.0) -> None:
         """Close its input, SIGTERM to all it started, SIGKILL after `grace` seconds. Safe to call twice or at once."""
         async with self._stopping:
-            family = dict(descendants(self.pid))
+            family = {**dict(descendants(self.pid)), **dict(marked(self._marks))}
             if self._process.stdin is not None:
                 self._process.stdin.close()
             self._signal(signal.SIGTERM, family)
@@ -95,6 +100,7 @@ class LocalProcess:
                 await asyncio.wait_for(self._all_gone(family), grace)
             except TimeoutError:
                 family.update(descendants(self.pid))
+                family.update(marked(self._marks))
                 self._signal(signal.SIGKILL, family)
                 await asyncio.wait_for(self._all_gone(family), _REAP)
             self._transport.close()
@@ -140,7 +146,8 @@ class LocalRuntime:
             raise HarnessUnavailable(f"{command[0]} cannot be started: {error.strerror}.") from error
         finally:
             os.close(descriptor)
-        return LocalProcess(transport, protocol)
+        marks = frozenset(f"{name}={env[name]}".encode() for name in _MARKS if name in env)
+        return LocalProcess(transport, protocol, marks if len(marks) == len(_MARKS) else frozenset())
 
 
 def _program(name: str, env: Mapping[str, str], cwd: Path) -> str:
@@ -164,6 +171,17 @@ def descendants(pid: int) -> Iterator[tuple[int, int]]:
         for child in children.get(waiting.pop(), []):
             yield child
             waiting.append(child[0])
+
+
+def marked(marks: frozenset[bytes]) -> Iterator[tuple[int, int]]:
+    """Yield (process id, start time) of all processes whose environment holds these variables; none without marks."""
+    for entry in os.scandir("/proc") if marks else ():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        with suppress(OSError):  # gone, or somebody else's
+            variables = Path(entry.path, "environ").read_bytes().split(b"\0")
+            if marks.issubset(variables) and (started := _start_time(int(entry.name))) is not None:
+                yield int(entry.name), started
 
 
 def _group(group: int) -> set[int]:

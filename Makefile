@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 8
+HARNESS ?= scripted
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench lint format lock clean
+.PHONY: help setup demo test chaos bench lint format lock clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 12
@@ -21,11 +22,14 @@ $(STAMP): pyproject.toml requirements.lock requirements-dev.lock
 
 setup: $(STAMP)  ## Install Agensh and its tools into .venv
 
-demo: $(STAMP)  ## A team of WORKERS (8) rebuilds a program, embedded; ends with the report
-	$(BIN)/agensh demo --workers $(WORKERS)
+demo: $(STAMP)  ## A team of WORKERS (8) rebuilds a program, embedded; HARNESS=codex, claude-code or copilot: with that CLI
+	$(BIN)/agensh demo --workers $(WORKERS) --harness $(HARNESS)
 
 test: $(STAMP)  ## Run the whole test suite
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+chaos: $(STAMP)  ## The chaos suite, long, three times in a row (CHAOS="-k disk" picks)
+	for round in 1 2 3; do AGENSH_CHAOS=long $(BIN)/python -m pytest tests/chaos -n 2 --dist worksteal $(CHAOS) || exit 1; done
 
 bench: $(STAMP)  ## Measure against floors of the same run (BENCH="--only NAME --seconds 3"); writes build/bench.json
 	$(BIN)/python -m tests.load $(BENCH)

@@ -29,6 +29,10 @@ class ServiceUrls(BaseModel):
     chat: str
     board: str
     node: str
+    gateway: str = ""
+    """Empty: the run has no gateway."""
+    model: str = ""
+    """The scripted model behind the gateway; empty: a provider's, or none."""
 
 
 class NodePlace(BaseModel):
@@ -59,6 +63,7 @@ class RunInfo(BaseModel):
     repository: str = Field(description="Name of the team's repository.")
     channel: str = Field(description="Name of the team's task channel.")
     chat_team: str = Field(description="Name of the team on the chat.")
+    playbook: Path | None = Field(None, description="What the scripted model plays, in a run that has one.")
     nodes: tuple[NodePlace, ...] = Field((), description="The node hosts; empty: one host, at `urls.node`, runs all.")
 
     @property
@@ -102,6 +107,8 @@ class WorkerSecrets(BaseModel):
     chat_user_id: str
     board_token: str
     mcp_token: str
+    gateway_key: str = ""
+    """Its key to the gateway; empty in a run without one."""
 
 
 class RunSecrets(BaseModel):
@@ -113,10 +120,14 @@ class RunSecrets(BaseModel):
     """Admin token of the board service."""
     node_admin: str = ""
     """Token of the node host's own status routes."""
+    gateway_admin: str = ""
+    """Admin token of the gateway; empty in a run without one. The provider's credential is not among the secrets."""
     board_db: str = ""
     """Database URL of the board, with its password; empty: SQLite in the run folder."""
     runtime_db: str = ""
     """Database URL of the routers, which all node hosts share; empty: SQLite in the run folder."""
+    gateway_db: str = ""
+    """Database URL of the gateway; empty: SQLite in the run folder."""
     workers: dict[str, WorkerSecrets] = Field(default_factory=dict)
 
 
@@ -125,6 +136,7 @@ class _Databases(BaseModel):
 
     board_db: str = ""
     runtime_db: str = ""
+    gateway_db: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +171,11 @@ class RunDir:
         return self._named().runtime_db or sqlite_url(self.path / "runtime.sqlite3")
 
     @property
+    def gateway_url(self) -> str:
+        """Database of the gateway (keys, requests with their tokens): as for the board."""
+        return self._named().gateway_db or sqlite_url(self.path / "gateway.sqlite3")
+
+    @property
     def forge(self) -> Path:
         """Data of the embedded forge."""
         return self.path / "forge"
@@ -167,6 +184,11 @@ class RunDir:
     def chat(self) -> Path:
         """Data of the embedded chat."""
         return self.path / "chat"
+
+    @property
+    def model(self) -> Path:
+        """What the scripted model remembers of each worker."""
+        return self.path / "model"
 
     @property
     def logs(self) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import signal
 import socket
 from collections.abc import Callable
@@ -43,8 +44,21 @@ def open_socket(host: str, port: int, name: str) -> socket.socket:
     return sock
 
 
+def keep_loaded() -> None:
+    """Take all there is out of the garbage collector's sight (blocking): call it when what is loaded is there to stay.
+
+    Left in its sight, a full pass looks through all of it again and again, and no request is answered meanwhile: for
+    70 ms in a service, for most of a second in a node host with 500 workers.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 class StoppableServer(uvicorn.Server):
     """uvicorn, which tells the application when the stop begins so that open streams can end by themselves."""
+
+    own_process = False
+    """The process is there for this server alone."""
 
     def __init__(self, config: uvicorn.Config, on_stop: Callable[[], None] | None = None) -> None:
         super().__init__(config)
@@ -54,6 +68,11 @@ class StoppableServer(uvicorn.Server):
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         await super().serve(sockets)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.own_process:
+            keep_loaded()
 
     def stop(self) -> None:
         """Begin the stop; callable from any thread."""
@@ -99,6 +118,8 @@ def run_server(
     """
     sock = open_socket(host, port, name)
     try:
-        make_server(app, on_stop, **options).run(sockets=[sock])
+        server = make_server(app, on_stop, **options)
+        server.own_process = True
+        server.run(sockets=[sock])
     finally:
         sock.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import shlex
 import signal
 import socket
@@ -14,7 +13,7 @@ from sqlalchemy import make_url
 
 from agensh.bounded_http import BoundedProtocol
 from agensh.errors import AgenshError
-from agensh.serving import BACKLOG, open_socket
+from agensh.serving import BACKLOG, keep_loaded, open_socket
 from board_service.app import create_app
 from board_service.database import database_url, prepare
 from board_service.service import BoardService
@@ -32,10 +31,7 @@ class BoardServer(uvicorn.Server):
         await super().startup(sockets)
         app = self.config.app
         if self.started and self.announcing and isinstance(app, FastAPI):
-            # What is loaded by now stays: left to the collector, looking through all of it again and again stops every
-            # request for 70 ms about once a second under load.
-            gc.collect()
-            gc.freeze()
+            keep_loaded()
             await self.announce(app.state.service, sockets or [])
 
     async def announce(self, service: BoardService, sockets: list[socket.socket]) -> None:

@@ -4,7 +4,7 @@ Contract:
 - An entry or a direct message is shown once, mid-turn with a tool result or in the prompt of a turn, whichever comes
   first. A worker's own entries, expired and released claims are never shown.
 - What was handed out counts as shown only when the worker's next call or the end of its turn proves that it arrived
-  (`acknowledge`). Until then a crash makes it pending again.
+  (`acknowledge`). Until then a crash makes it pending again, and so does a connection that broke with it on its way.
 - Mid-turn, the reminders of the run's clock come first (a turn may be longer than what is left of the run), then direct
   messages, then FAIL, CLAIM, FACT, OBSERVED, PATCH_SUMMARY; what does not fit stays pending
   and is counted. A turn's context moves past everything: what it leaves out is counted there, with the call that
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import heapq
 import json
+import logging
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -26,13 +27,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agensh.clock import Clock
 from agensh.entries import NOTICE_ORDER, Entry
-from router.events import Kind, Source
+from router.events import Kind, QueuedEvent, Source
 from router.feed import BoardFeed
 from router.mcp.notices import PendingMessage, render_notice
 from router.ports import Notice
-from router.queue import EventQueue, QueuedEvent
+from router.queue import EventQueue
 from router.tables import notices
 from router.writer import Merge, Writer, row_inserts
+
+log = logging.getLogger(__name__)
 
 CURSOR = "board"
 SHORTEST_LINE = 20  # characters; `[w/FACT +0.0m] x (G1)` has more
@@ -58,6 +61,8 @@ class _HandOut:
     entries: frozenset[int]
     messages: tuple[QueuedEvent, ...]
     """Delivered mid-turn; the events of a turn are acknowledged with the turn."""
+    arrived: Callable[[], bool] | None = None
+    """Says whether it may have arrived; None: nothing is on its way."""
 
 
 class Desk:
@@ -96,15 +101,18 @@ class Desk:
     def expect(self, events: Iterable[QueuedEvent]) -> None:
         """Chat events and control events are in the queue now."""
         self._messages.update(
-            (event.id, event) for event in events if event.source is Source.MATTERMOST or event.kind in REMINDERS
+            (event.id, event)
+            for event in events
+            if event.id > 0 and (event.source is Source.MATTERMOST or event.kind in REMINDERS)
         )
 
     def waiting(self) -> bool:
         """See `NoticeDesk.waiting`."""
         return bool(self._messages) or self._feed.head > self._cursor
 
-    def collect(self, room: int, via: str = "mcp") -> Notice | None:
+    def collect(self, room: int, via: str = "mcp", arrived: Callable[[], bool] | None = None) -> Notice | None:
         """See `NoticeDesk.collect`."""
+        self._take_back_lost()
         direct = [event for event in self._messages.values() if event.kind in ANNOUNCED]
         if not direct and self._feed.head <= self._cursor:
             return None
@@ -127,11 +135,13 @@ class Desk:
             [entry for entry in entries if f"g{entry.seq}" in shown],
             [event for event in direct if event.ref in shown],
             via=via,
+            arrived=arrived,
         )
         return Notice(rendered.text, rendered.shown)
 
     def acknowledge(self) -> None:
         """See `NoticeDesk.acknowledge`."""
+        self._take_back_lost()
         if not self._hand_outs:
             return
         keys = [hand_out.key for hand_out in self._hand_outs]
@@ -151,9 +161,11 @@ class Desk:
         They are not announced again. A reading shows `limit` posts of both sides, so only half as many of the newest
         waiting ones are sure to have been in it.
         """
+        posts = self._queue.posts
+        waiting = [*self._messages.values(), *(posts.waiting() if posts is not None and not sender else ())]
         found = [
             event
-            for event in self._messages.values()
+            for event in waiting
             if event.observed_at <= before
             and (
                 event.kind not in ANNOUNCED
@@ -163,7 +175,7 @@ class Desk:
         ]
         chosen = sorted(found, key=lambda event: event.observed_at)[-max(1, limit // 2) :]
         for event in chosen:
-            del self._messages[event.id]
+            self._messages.pop(event.id, None)
         if chosen:
             self._hand_outs.append(_HandOut(uuid.uuid4().hex, frozenset(), tuple(chosen)))
             self._queue.note_handed_out([event.id for event in chosen], self._turn_id, "read")
@@ -203,12 +215,7 @@ class Desk:
         if delivered:
             self.acknowledge()
         else:
-            messages = [event for hand_out in self._hand_outs for event in hand_out.messages]
-            self._hand_outs.clear()
-            self._out.clear()
-            self._noticed.difference_update(event.id for event in messages)
-            self.expect(messages)
-            self._queue.note_returned([event.id for event in messages])
+            self._take_back(self._hand_outs)
         self._turn_id = None
 
     def unsaved(self) -> str | None:
@@ -227,6 +234,21 @@ class Desk:
         times = [entry.created_at for entry in self._pending()]
         times += [event.observed_at for event in self._messages.values() if event.kind in ANNOUNCED]
         return min(times, default=None)
+
+    def _take_back_lost(self) -> None:
+        lost = [hand_out for hand_out in self._hand_outs if hand_out.arrived is not None and not hand_out.arrived()]
+        if lost:
+            log.info("notices were lost on their way", extra={"worker": self.worker, "results": len(lost)})
+            self._take_back(lost)
+
+    def _take_back(self, hand_outs: Sequence[_HandOut]) -> None:
+        messages = [event for hand_out in hand_outs for event in hand_out.messages]
+        for hand_out in hand_outs:
+            self._out -= hand_out.entries
+        self._hand_outs = [hand_out for hand_out in self._hand_outs if hand_out not in hand_outs]
+        self._noticed.difference_update(event.id for event in messages)
+        self.expect(messages)
+        self._queue.note_returned([event.id for event in messages])
 
     def _pending(self) -> list[Entry]:
         now = self._clock.time()
@@ -250,16 +272,28 @@ class Desk:
         # What fell out of the ring cannot be pending any more.
         self._seen = {seq for seq in self._seen if seq > self._cursor}
 
-    def _hand_out(self, entries: Sequence[Entry], messages: Sequence[QueuedEvent], *, via: str) -> None:
+    def _hand_out(
+        self,
+        entries: Sequence[Entry],
+        messages: Sequence[QueuedEvent],
+        *,
+        via: str,
+        arrived: Callable[[], bool] | None,
+    ) -> None:
         for event in messages:
             del self._messages[event.id]
             self._noticed.add(event.id)
-        key = self._announce(entries, messages)
+        key = self._announce(entries, messages, arrived)
         self._record(key, entries, messages, via=via)
         self._queue.note_handed_out([event.id for event in messages], self._turn_id, "notice")
 
-    def _announce(self, entries: Sequence[Entry], messages: Sequence[QueuedEvent] = ()) -> str:
-        hand_out = _HandOut(uuid.uuid4().hex, frozenset(entry.seq for entry in entries), tuple(messages))
+    def _announce(
+        self,
+        entries: Sequence[Entry],
+        messages: Sequence[QueuedEvent] = (),
+        arrived: Callable[[], bool] | None = None,
+    ) -> str:
+        hand_out = _HandOut(uuid.uuid4().hex, frozenset(entry.seq for entry in entries), tuple(messages), arrived)
         self._hand_outs.append(hand_out)
         self._out |= hand_out.entries
         return hand_out.key

@@ -73,6 +73,28 @@ class NewEvent:
     """Ids for a later look at the source (JSON): repository, number, comment id; channel id, post id; author."""
 
 
+@dataclass(frozen=True, slots=True)
+class QueuedEvent:
+    """Something that waits for a worker: a row of its queue, or a post of the task channel."""
+
+    id: int
+    """Of the row; of a post its `seq`, negative."""
+    source: Source
+    kind: Kind
+    priority: Priority
+    thread: str
+    summary: str
+    body: dict[str, Any]
+    observed_at: float
+    attempts: int
+    handed_out: int
+
+    @property
+    def ref(self) -> str:
+        """How notices and prompts name it."""
+        return f"e{self.id}" if self.id > 0 else f"p{-self.id}"
+
+
 class EventSink(Protocol):
     """The durable end of a listener: the queue of one worker."""
 

@@ -30,29 +30,32 @@ from agensh.db import migrate, open_engine
 from agensh.errors import AgenshError, ServiceError
 from agensh.ratelimit import Rate
 from agensh.rundir import NodePlace, RunDir, RunInfo, RunSecrets
-from agensh.serving import open_socket
+from agensh.serving import keep_loaded, open_socket
 from router.backends import Backends
-from router.desk import CURSOR
 from router.dispatcher import Cooldown, Limits
 from router.feed import BoardFeed
 from router.intake import write_cursors
 from router.leftovers import end_leftovers
 from router.lock import node_lock
 from router.mcp.server import create_mcp_app
+from router.posts import PostFeed
 from router.processes import RecordedRuntime, recorded_processes
 from router.prompt import Briefing
 from router.queue import RetryPolicy
 from router.router import Router, Shared
 from router.status import NodeStatus, status_routes
 from router.tables import MIGRATIONS, VERSION_TABLE, runs
+from router.waiting import surely
 from router.workspace import clone_url, launch, prepare
-from router.writer import Writer
+from router.writer import Writer, database_outage
 
+SETTLE_EVERY = 20.0  # seconds between two looks whether workers have started: what they hold is there to stay
 SAVE_EVERY = 1.0  # seconds between two saves of the desks' positions
 STOP_GRACE = 20.0  # seconds a turn may take to end when it is interrupted
 LISTEN_SPREAD = 0.1  # seconds between the first connections of two workers' listeners
 LANES = 4  # writers of a host: a statement waits for its answer, and with 500 workers that adds up
 FLUSH_LIMIT = 30.0  # seconds the last writes may take
+KEEP_ALIVE = 75  # seconds an idle connection of a CLI is kept: it makes a call every 20 s or so
 SHORTEST_WAIT = 0.5  # seconds; a rehearsal makes waits shorter, but a CLI takes as long to start as ever
 log = logging.getLogger(__name__)
 
@@ -73,7 +76,10 @@ class NodeHost:
         backends: Backends,
         place: NodePlace | None = None,
         grace: float = STOP_GRACE,
+        own_process: bool = False,
     ) -> None:
+        """`own_process` says that the process is there for this host alone."""
+        self._own_process = own_process
         self._run = run
         self._info = info
         self._secrets = secrets
@@ -101,8 +107,9 @@ class NodeHost:
             engine = open_engine(url)
             try:
                 async with AsyncExitStack() as stack:
+                    outage = database_outage(self._clock)
                     for _ in range(1 if engine.dialect.name == "sqlite" else LANES):
-                        writer = await stack.enter_async_context(_running(Writer(engine, self._clock)))
+                        writer = await stack.enter_async_context(_running(Writer(engine, self._clock, outage)))
                         self._lanes.append(writer)
                     await self._serve(self._lanes[0])
             finally:
@@ -114,11 +121,13 @@ class NodeHost:
         end_leftovers(self._info.run_id, self._workers, await recorded_processes(writer.engine))
         if run_clock.left(self._clock.time()) > 0 and not self._stopping.is_set():
             feed = BoardFeed(self._backends.feed_source(), self._clock)
-            shared = await self._shared(writer, run_clock, feed)
+            posts = PostFeed(writer, self._clock, await self._channel_id())
+            await surely(self._clock, posts.load)
+            shared = self._shared(writer, run_clock, feed, posts)
             delivery = self._info.spec.delivery
             rate = Rate(delivery.calls_per_second, delivery.calls_burst)
             app = create_mcp_app(self.routers, clock=self._clock, notice_chars=delivery.notice_chars, rate=rate)
-            status = NodeStatus(self._info.run_id, run_clock, self.routers, feed, self._lanes)
+            status = NodeStatus(self._info.run_id, run_clock, self.routers, feed, posts, self._lanes)
             app.router.routes.extend(
                 status_routes(self.routers, self._secrets.node_admin, self._info.run_id, status.read)
             )
@@ -135,6 +144,8 @@ class NodeHost:
                 background.create_task(shared.feed.run()),
                 background.create_task(self._save_positions(shared.writer)),
             ]
+            if self._own_process:
+                helpers.append(background.create_task(self._keep_started()))
             async with asyncio.TaskGroup() as group:
                 for number, name in enumerate(self._workers):
                     group.create_task(self._worker(name, number, shared))
@@ -155,7 +166,7 @@ class NodeHost:
         router = self.routers[name]
         try:
             secrets = self._secrets.workers[name]
-            listeners = self._backends.listeners(name, secrets, router.clients, router.queue, shared.channel_id)
+            listeners = self._backends.listeners(name, secrets, router.clients, router.queue, shared.posts)
             await self._clock.sleep(number * LISTEN_SPREAD)
             index = shared.team.index(name)
             await router.run(shared.run_clock.start_of(index), listeners, grace=self._grace)
@@ -189,10 +200,11 @@ class NodeHost:
                 adapter=self._adapter_class(launch(self._info, space, secrets), runtime, self._clock),
             )
 
-    async def _shared(self, writer: Writer, run_clock: RunClock, feed: BoardFeed) -> Shared:
+    def _shared(self, writer: Writer, run_clock: RunClock, feed: BoardFeed, posts: PostFeed) -> Shared:
         spec = self._info.spec
         return Shared(
             feed=feed,
+            posts=posts,
             writer=writer,
             clock=self._clock,
             run_clock=run_clock,
@@ -204,7 +216,6 @@ class NodeHost:
             ),
             limits=Limits(context_chars=spec.delivery.context_chars),
             repository=(self._info.owner, self._info.repository),
-            channel_id=await self._channel_id(),
             team=tuple(spec.worker_names),
         )
 
@@ -252,11 +263,21 @@ class NodeHost:
             await self._clock.sleep(SAVE_EVERY)
             await self._save_once(writer)
 
+    async def _keep_started(self) -> None:
+        """Keep what started workers hold out of the garbage collector's sight, some workers at a time."""
+        known = -1
+        while True:
+            started = sum(router.listening for router in self.routers.values())
+            if started != known:
+                keep_loaded()
+                known = started
+            await self._clock.sleep(SETTLE_EVERY)
+
     async def _save_once(self, writer: Writer) -> None:
-        unsaved = {name: value for name, router in self.routers.items() if (value := router.desk.unsaved()) is not None}
+        unsaved = {place: value for router in self.routers.values() for place, value in router.unsaved().items()}
 
         async def operation(connection: AsyncConnection) -> None:
-            await write_cursors(connection, {(name, CURSOR): value for name, value in unsaved.items()})
+            await write_cursors(connection, unsaved)
 
         if unsaved:
             writer.record(operation)
@@ -284,10 +305,11 @@ async def run_node(
     clock: Clock,
     backends: Backends,
     place: NodePlace | None = None,
+    own_process: bool = False,
 ) -> None:
     """Run the share of `run`'s workers that belongs to `place` (the first by default) on this machine.
 
-    Returns at the deadline, on SIGTERM or on SIGINT.
+    `own_process` says that the process is there for this host alone. Returns at the deadline, on SIGTERM or on SIGINT.
     """
     info, secrets = run.info(), run.secrets()
     place = place or info.places[0]
@@ -301,6 +323,7 @@ async def run_node(
         workers=info.workers_of(place),
         backends=backends,
         place=place,
+        own_process=own_process,
     )
     await host.run()
 
@@ -337,6 +360,7 @@ async def _listening(app: Starlette, url: str) -> AsyncIterator[None]:
         log_config=None,
         access_log=False,
         server_header=False,
+        timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=5,
         lifespan="on",
     )

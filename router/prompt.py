@@ -20,12 +20,12 @@ from agensh.spec import TeamSpec
 from agensh.text import handle, one_line
 from prompts import render
 from router.desk import SharedContext
-from router.events import Kind, Priority
-from router.queue import QueuedEvent
+from router.events import Kind, Priority, QueuedEvent
 
 CONTEXT_HEADER = "==== SHARED CONTEXT ===="
 SUMMARY_CAP = 400  # characters of one event
 MESSAGE_CAP = 4000  # characters of a direct message: it is meant for this worker and shown whole where that is sane
+NAMED = 20  # events of a combined line that are named one by one
 COMBINED = 3  # summaries a combined line shows; the newest
 _BAR = re.compile(r"(?<!\S)\|(?!\S)")
 _CONTROL_TEXTS = {
@@ -124,7 +124,7 @@ def entry_line(entry: Entry, now: float) -> str:
 def event_lines(events: Sequence[QueuedEvent]) -> list[str]:
     """Return the event lines of a turn, ordered, those of one thread and kind combined."""
     groups: dict[tuple[object, ...], list[QueuedEvent]] = {}
-    for event in sorted(events, key=lambda event: (event.priority, event.id)):
+    for event in sorted(events, key=lambda event: (event.priority, abs(event.id))):
         alone = event.priority in (Priority.CONTROL, Priority.DIRECT) or not event.thread
         groups.setdefault((event.id,) if alone else (event.thread, event.kind), []).append(event)
     return [_line(group) for group in groups.values()]
@@ -132,7 +132,9 @@ def event_lines(events: Sequence[QueuedEvent]) -> list[str]:
 
 def _line(group: Sequence[QueuedEvent]) -> str:
     newest = group[-1]
-    words = [f"event_id={','.join(event.ref for event in group)}", f"source={newest.source}", f"kind={newest.kind}"]
+    refs = [event.ref for event in group]
+    named = ",".join(refs) if len(refs) <= NAMED else f"{refs[0]}..{refs[-1]}"
+    words = [f"event_id={named}", f"source={newest.source}", f"kind={newest.kind}"]
     words.append(f"observed_at={iso(newest.observed_at)}")
     if len(group) > 1:
         words.append(f"count={len(group)}")

@@ -9,6 +9,7 @@ Contract:
 - A failed delivery waits 5 s, 10 s, … up to 5 min with jitter and is tried again; after `attempts` failures the event
   is `dead` with the reason of the last one.
 - `recover` at the start puts everything a former host had in flight back: `queued`, without counting a failure.
+- The posts of the task channel are kept once for all (`router/posts.py`); they are claimed with the rest.
 - The cost of a poll depends on what is waiting, not on how much was ever delivered.
 
 States: `queued → in_flight → sent`, `queued → in_flight → queued` (failed), `dead`, and `withdrawn` for a message the
@@ -28,8 +29,9 @@ from sqlalchemy import ColumnElement, Row, and_, case, func, insert, select, upd
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agensh.clock import Clock
-from router.events import Kind, NewEvent, Priority, Source
+from router.events import Kind, NewEvent, Priority, QueuedEvent, Source
 from router.intake import PUTS, Put
+from router.posts import PostBox, PostFeed
 from router.tables import cursors, events, turns
 from router.waiting import sleep_or_event
 from router.writer import Writer
@@ -53,27 +55,6 @@ class RetryPolicy:
         """Return the seconds to wait after that many failures (1 first)."""
         base = min(self.ceiling, self.first * self.factor ** (failures - 1))
         return base * uniform(1 - self.jitter, 1 + self.jitter)
-
-
-@dataclass(frozen=True, slots=True)
-class QueuedEvent:
-    """One row of the queue."""
-
-    id: int
-    source: Source
-    kind: Kind
-    priority: Priority
-    thread: str
-    summary: str
-    body: dict[str, Any]
-    observed_at: float
-    attempts: int
-    handed_out: int
-
-    @property
-    def ref(self) -> str:
-        """How notices name it."""
-        return f"e{self.id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +85,11 @@ class EventQueue:
         policy: RetryPolicy,
         *,
         on_new: Callable[[Sequence[QueuedEvent]], None] = lambda _new: None,
+        posts: PostFeed | None = None,
     ) -> None:
+        """`posts` are those of the task channel; without them a worker has only events of its own."""
         self.worker = worker
+        self.posts = posts.box(worker, self.wake) if posts is not None else None
         self.policy = policy
         self.on_new = on_new
         self._writer = writer
@@ -135,6 +119,10 @@ class EventQueue:
             self._loaded = True
         return self._cursors.get(source) or None
 
+    def wake(self) -> None:
+        """Something may be there to be claimed."""
+        self._changed.set()
+
     async def wait(self) -> None:
         """Return when an event may be claimed."""
         while True:
@@ -159,9 +147,12 @@ class EventQueue:
 
         async def operation(connection: AsyncConnection) -> Claim | None:
             found = [_event(row) for row in await connection.execute(due)]
-            if not found:
+            told = posts if len(found) < CLAIM_LIMIT else []
+            if not found and not told:
                 return None
-            turn = await connection.execute(insert(turns).values(**_new_turn(worker, session_id, now, len(found))))
+            turn = await connection.execute(
+                insert(turns).values(**_new_turn(worker, session_id, now, len(found) + len(told)))
+            )
             assert turn.inserted_primary_key is not None
             turn_id = int(turn.inserted_primary_key[0])
             await _update(
@@ -169,19 +160,26 @@ class EventQueue:
                 [event.id for event in found],
                 {"state": "in_flight", "turn_id": turn_id, "via": "turn", "handed_out": events.c.handed_out + 1},
             )
-            return Claim(turn_id, tuple(found))
+            return Claim(turn_id, (*found, *told))
 
-        return await self._writer.submit(operation)
+        posts = await self.posts.waiting_all(now) if self.posts is not None else []
+        claim = await self._writer.submit(operation)
+        if claim is not None and self.posts is not None:
+            self.posts.take_out([event.id for event in claim.events if event.id < 0])
+        return claim
+
+    # What a turn delivered. Ids below 0 are posts of the task channel: their state is the worker's position.
 
     async def ack(self, ids: Collection[int]) -> None:
         """The turn that carried them ended well: they are `sent`."""
         now = self._clock.time()
+        ids = self._rows_of(ids, self._arrived)
         await self._change(ids, {"state": "sent", "delivered_at": now})
 
     async def fail(self, ids: Collection[int], reason: str) -> None:
         """Their delivery failed: they wait and are tried again, or are `dead` after the last attempt."""
         now, policy = self._clock.time(), self.policy
-        chosen = sorted(ids)
+        chosen = sorted(self._rows_of(ids, lambda posts, seqs: posts.fail(seqs, now, policy.attempts, policy.wait)))
 
         async def operation(connection: AsyncConnection) -> None:
             rows = await connection.execute(
@@ -208,8 +206,9 @@ class EventQueue:
 
     async def put_back(self, ids: Collection[int], *, wait: float = 0.0, reason: str = "") -> None:
         """Make them wait again without counting a failure: the provider asked for a pause, or the host stops."""
-        values = {"state": "queued", "available_at": self._clock.time() + wait, "reason": reason, **_NOT_HANDED_OUT}
-        await self._change(ids, values)
+        due = self._clock.time() + wait
+        values = {"state": "queued", "available_at": due, "reason": reason, **_NOT_HANDED_OUT}
+        await self._change(self._rows_of(ids, lambda posts, seqs: posts.put_back(seqs, due=due)), values)
         self._changed.set()
 
     async def recover(self) -> int:
@@ -249,25 +248,47 @@ class EventQueue:
             events.c.worker == self.worker, events.c.state.in_(("queued", "in_flight"))
         )
         count, oldest = (await self._writer.read(lambda connection: connection.execute(query))).one()
-        return Depth(int(count), oldest)
+        return self.with_posts(Depth(int(count), oldest))
+
+    def with_posts(self, depth: Depth) -> Depth:
+        """Return the depth of the worker's rows with the posts of the task channel."""
+        if self.posts is None:
+            return depth
+        count, oldest = self.posts.depth()
+        times = [time for time in (depth.oldest_at, oldest) if time is not None]
+        return Depth(depth.waiting + count, min(times, default=None))
 
     # Mid-turn deliveries cost the tool call no I/O: they are recorded in order, behind the claim of their turn. When
     # the host dies before that, the event is still queued, which repeats it and loses nothing.
 
     def note_handed_out(self, ids: Collection[int], turn_id: int | None, via: str) -> None:
         """A tool result carries them now (`notice`), or the worker read them by itself (`read`)."""
+        ids = self._rows_of(ids, lambda posts, seqs: posts.take_out(seqs))
         more = {"handed_out": events.c.handed_out + 1} if via == "notice" else {}
         self._note(ids, {"state": "in_flight", "turn_id": turn_id, "via": via, **more}, _QUEUED)
 
     def note_acknowledged(self, ids: Collection[int]) -> None:
         """The worker's next call proved that the result arrived."""
+        ids = self._rows_of(ids, self._arrived)
         state = case((events.c.via == "read", "withdrawn"), else_="sent")
         self._note(ids, {"state": state, "delivered_at": self._clock.time()}, _BY_TOOL_RESULT)
 
     def note_returned(self, ids: Collection[int]) -> None:
         """Nothing proved that the result arrived: they are queued again."""
+        ids = self._rows_of(ids, lambda posts, seqs: posts.put_back(seqs))
         self._note(ids, {"state": "queued", "available_at": self._clock.time(), **_NOT_HANDED_OUT}, _BY_TOOL_RESULT)
         self._changed.set()
+
+    def _rows_of(self, ids: Collection[int], settle: Callable[[PostBox, list[int]], None]) -> list[int]:
+        """Return the ids of rows, and `settle` the posts among them."""
+        seqs = [event_id for event_id in ids if event_id < 0]
+        if seqs and self.posts is not None:
+            settle(self.posts, seqs)
+        return [event_id for event_id in ids if event_id > 0]
+
+    @staticmethod
+    def _arrived(posts: PostBox, ids: list[int]) -> None:
+        posts.settle(ids)
 
     def _note(self, ids: Collection[int], values: dict[str, Any], where: ColumnElement[bool]) -> None:
         chosen = sorted(ids)
@@ -280,12 +301,15 @@ class EventQueue:
             await self._writer.submit(lambda connection: _update(connection, chosen, values, _IN_FLIGHT))
 
     async def _next_due(self) -> float | None:
+        if self.posts is not None and (due_posts := self.posts.due()) is not None and due_posts <= self._clock.time():
+            return due_posts
         query = select(func.min(events.c.available_at)).where(
             events.c.worker == self.worker, events.c.state == "queued"
         )
         await self._writer.flush()
         due: float | None = await self._writer.read(lambda connection: connection.scalar(query))
-        return due
+        posts = self.posts.due() if self.posts is not None else None
+        return min((time for time in (due, posts) if time is not None), default=None)
 
 
 async def depths(writer: Writer, workers: Sequence[str]) -> dict[str, Depth]:

@@ -23,6 +23,8 @@ from router.dispatcher import Cooldown, Dispatcher, Limits, State
 from router.feed import BoardFeed
 from router.idle import Timers
 from router.ports import ToolCall
+from router.posts import CURSOR as POSTS_CURSOR
+from router.posts import PostFeed
 from router.prompt import Briefing
 from router.queue import Depth, EventQueue, RetryPolicy
 from router.record import Recorder
@@ -38,6 +40,7 @@ class Shared:
     """What the routers of one node have in common."""
 
     feed: BoardFeed
+    posts: PostFeed
     writer: Writer
     clock: Clock
     run_clock: RunClock
@@ -45,7 +48,6 @@ class Shared:
     policy: RetryPolicy
     limits: Limits
     repository: tuple[str, str]
-    channel_id: str
     team: tuple[str, ...]
 
 
@@ -63,7 +65,9 @@ class Router:
         self._waiting = True
         self._failure = ""
         self._listeners: Sequence[Listener] = ()
-        self.queue = EventQueue(name, shared.writer, shared.clock, shared.policy, on_new=self._on_new)
+        self.queue = EventQueue(
+            name, shared.writer, shared.clock, shared.policy, on_new=self._on_new, posts=shared.posts
+        )
         self._desk = Desk(name, shared.feed, self.queue, shared.writer, shared.clock)
         self._recorder = Recorder(name, shared.writer, shared.clock)
         self._timers = Timers(self.queue, shared.run_clock, shared.clock, alone=len(shared.team) == 1)
@@ -122,7 +126,7 @@ class Router:
     @property
     def channel_id(self) -> str:
         """Id of the team's task channel."""
-        return self._shared.channel_id
+        return self._shared.posts.channel_id
 
     def authorises(self, token: str) -> bool:
         """Say whether `token` is this worker's MCP token (compared in constant time)."""
@@ -157,6 +161,11 @@ class Router:
         return State.WAITING if self._waiting else self.dispatcher.state
 
     @property
+    def listening(self) -> bool:
+        """Whether all its sources are heard."""
+        return bool(self._listeners) and all(listener.live.is_set() for listener in self._listeners)
+
+    @property
     def reason(self) -> str:
         """Why it is parked; empty when it is not."""
         return self._failure or self.dispatcher.session.parked_reason
@@ -171,6 +180,9 @@ class Router:
         await surely(clock, self.queue.recover)
         position = await surely(clock, lambda: self.queue.cursor(CURSOR))
         self._desk.restore(position, await surely(clock, self.queue.waiting_posts))
+        told = await surely(clock, lambda: self.queue.cursor(POSTS_CURSOR))
+        if self.queue.posts is not None:
+            self.queue.posts.restore(told)
         try:
             async with asyncio.TaskGroup() as group:
                 background = [group.create_task(self._supervise(listener)) for listener in listeners]
@@ -198,12 +210,19 @@ class Router:
         """Let `run` end."""
         self._stopping.set()
 
+    def unsaved(self) -> dict[tuple[str, str], str]:
+        """Return the positions that moved since they were saved, by worker and source; the caller saves them."""
+        posts = self.queue.posts
+        values = {CURSOR: self._desk.unsaved(), POSTS_CURSOR: posts.unsaved() if posts is not None else None}
+        return {(self._name, source): value for source, value in values.items() if value is not None}
+
     def fail(self, reason: str) -> None:
         """The worker's tasks broke; it is shown as parked with the reason."""
         self._failure = reason
 
     def status(self, depth: Depth) -> dict[str, Any]:
-        """Return what the node's status shows of the worker; `depth` is that of its queue."""
+        """Return what the node's status shows of the worker; `depth` is that of its queue's rows."""
+        depth = self.queue.with_posts(depth)
         unseen = [time for time in (self._desk.oldest_unseen(), depth.oldest_at) if time is not None]
         return {
             "worker": self._name,
@@ -211,7 +230,7 @@ class Router:
             "reason": self.reason,
             "session": self.dispatcher.session.session_id,
             "turns": self.dispatcher.turns,
-            "live": bool(self._listeners) and all(listener.live.is_set() for listener in self._listeners),
+            "live": self.listening,
             "queued": depth.waiting,
             "oldest_unseen_at": min(unseen, default=None),
         }

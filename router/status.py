@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from agensh.clock import RunClock
 from router.feed import BoardFeed
+from router.posts import PostFeed
 from router.queue import Depth, depths
 from router.router import Router
 from router.writer import Writer
@@ -34,6 +35,7 @@ class NodeStatus:
     run_clock: RunClock
     routers: Mapping[str, Router]
     feed: BoardFeed
+    posts: PostFeed
     writers: Sequence[Writer]
 
     async def read(self) -> dict[str, Any]:
@@ -45,6 +47,7 @@ class NodeStatus:
             "t0": self.run_clock.t0,
             "deadline": self.run_clock.deadline,
             "feed": {"head": self.feed.head, "connected": self.feed.connected},
+            "posts": {"head": self.posts.head},
             "unwritten": sum(writer.backlog for writer in self.writers),
             "workers": [router.status(waiting.get(name, empty)) for name, router in self.routers.items()],
         }

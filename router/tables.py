@@ -1,7 +1,8 @@
 """Tables of the event runtime: the queues of the workers and the record of the run.
 
-One database holds one run. The record is complete: every event with its transitions, every turn, every tool call, and
-every notice with the time it was shown; the report reads nothing else of the node host. Times are epoch seconds.
+One database holds one run. The record is complete: every event with its transitions, every post of the task channel,
+every turn, every tool call, and every notice with the time it was shown; the report reads nothing else of the node
+host. Times are epoch seconds.
 """
 
 from __future__ import annotations
@@ -78,6 +79,19 @@ events = Table(
     Unique("worker", "dedupe_key", name="uq_events_worker_dedupe"),
     # What a poll reads: its cost depends on what is waiting, not on the history.
     Index("ix_events_waiting", "worker", "state", "available_at"),
+)
+
+posts = Table(
+    "posts",
+    metadata,
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),  # gapless, in the order of the commits
+    Column("post_id", exact(64), nullable=False),
+    Column("author", exact(64), nullable=False),
+    Column("message", long_text(), nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("root_id", exact(64), nullable=False),
+    Column("queued_at", Double, nullable=False),
+    Unique("post_id", name="uq_posts_post"),
 )
 
 turns = Table(

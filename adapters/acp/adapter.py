@@ -252,6 +252,9 @@ class AcpAdapter(Adapter):
 
     async def _end(self, client: AcpClient, log: Log, result: Json, failed: ProviderError | None) -> TurnEnd:
         usage = self._usage(result)
+        if client is not self._client and failed is None:
+            # What the agent made of the end of its commands is no end of the turn.
+            return TurnEnd(Outcome.INTERRUPTED, f"{self.agent} was stopped in the middle of the turn.", usage=usage)
         if self._interrupted or result.get("stopReason") == "cancelled":
             if self.stops_on_interrupt:
                 self._client = None

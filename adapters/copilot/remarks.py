@@ -23,6 +23,7 @@ _STATUS = re.compile(r"(\d{3}) ")
 _LAST = "Last error: "
 _TOO_LONG = "rejected the prompt as too long"
 _NOTHING = "No response was returned"
+_UNREACHABLE = "Could not connect"
 
 
 def is_error(chunk: str) -> bool:
@@ -37,6 +38,8 @@ def read(chunk: str) -> ProviderError:
         return ProviderError(Outcome.CONTEXT_WINDOW, sentence(said))
     if said.startswith(_NOTHING):
         return ProviderError(Outcome.NO_WORK, sentence(said))
+    if said.startswith(_UNREACHABLE):
+        return ProviderError(Outcome.OVERLOADED, sentence(said))
     _, retried, last = said.partition(_LAST)
     cause = last if retried else said
     status = _STATUS.match(cause)

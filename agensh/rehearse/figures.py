@@ -22,6 +22,8 @@ class Figures:
     direct_messages: int
     merged: int
     lost: int
+    under_way: int
+    """Neither lost nor seen with the closing calls: seen when the workers looked again, up to a minute later."""
     repeated: int
     entry_shown_delay_s: Quantiles
     entry_announced_delay_s: Quantiles
@@ -55,7 +57,7 @@ class Figures:
     @property
     def sound(self) -> bool:
         """Whether nothing was lost, nothing repeated, and nothing left undone."""
-        return not (self.lost or self.repeated or self.backlog_end)
+        return not (self.lost or self.under_way or self.repeated or self.backlog_end)
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain data."""

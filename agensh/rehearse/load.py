@@ -1,6 +1,7 @@
-"""A load generator: `python -m agensh.rehearse.load RUN_DIR NUMBER PARENT_PID` runs its share of a rehearsal's workers.
+"""A load generator: `python -m agensh.rehearse.load RUN_DIR NUMBER PARENT_PID AGAIN`, for its share of the workers.
 
 It holds the tokens of workers only, takes the plan from the run folder, and writes what happened to `load-<n>.jsonl`.
+With AGAIN above 0 its workers only look at what is left for them, and that is written to a file of its own.
 """
 
 from __future__ import annotations
@@ -10,10 +11,8 @@ import signal
 import sys
 from pathlib import Path
 
-import httpx
 import uvloop
 
-from agensh.clients.http import new_http_client
 from agensh.clock import Clock, SystemClock
 from agensh.launch.parent import end_with_parent
 from agensh.rehearse.log import LoadLog
@@ -21,17 +20,18 @@ from agensh.rehearse.plan import Plan, log_file
 from agensh.rehearse.worker import Access, Worker
 from agensh.rundir import RunDir
 
-CONNECTIONS = httpx.Limits(max_connections=512, max_keepalive_connections=128, keepalive_expiry=60.0)
 
+async def generate(run: RunDir, number: int, clock: Clock, *, again: int = 0) -> None:
+    """Run the workers whose index leaves `number` when divided by the number of generators.
 
-async def generate(run: RunDir, number: int, clock: Clock) -> None:
-    """Run the workers whose index leaves `number` when divided by the number of generators."""
+    `again` counts the times that they have only looked at what is left, this one included; 0: they do all of the plan.
+    """
     plan, info, secrets = Plan.read(run.path), run.info(), run.secrets()
     names = tuple(info.spec.worker_names)
     contents = f"{info.urls.forge}/api/v1/repos/{info.owner}/{info.repository}/contents"
-    log = LoadLog(log_file(run.path, number))
+    log = LoadLog(log_file(run.path, number, again))
     try:
-        async with new_http_client(limits=CONNECTIONS) as http, asyncio.TaskGroup() as group:
+        async with asyncio.TaskGroup() as group:
             for index in range(number, plan.workers, plan.generators):
                 name = names[index]
                 access = Access(
@@ -41,17 +41,18 @@ async def generate(run: RunDir, number: int, clock: Clock) -> None:
                     forge_token=secrets.workers[name].forge_token,
                     names=names,
                 )
-                group.create_task(Worker(index, plan, access, http, log, clock).run())
+                worker = Worker(index, plan, access, log, clock)
+                group.create_task(worker.look_again() if again else worker.run())
     finally:
         log.close()
 
 
 def main(arguments: list[str]) -> int:
     """Run one generator to the end of the plan; return the exit code."""
-    folder, number, parent = arguments
+    folder, number, parent, again = arguments
     end_with_parent(int(parent), signal.SIGTERM)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(generate(RunDir(Path(folder)), int(number), SystemClock()))
+        runner.run(generate(RunDir(Path(folder)), int(number), SystemClock(), again=int(again)))
     return 0
 
 

@@ -76,6 +76,9 @@ class Plan(BaseModel):
         return cls.model_validate_json((folder / "rehearsal.json").read_text(encoding="utf-8"))
 
 
-def log_file(folder: Path, generator: int) -> Path:
-    """What one load generator did and was shown: a JSON array a line, see `agensh.rehearse.log`."""
-    return folder / f"load-{generator}.jsonl"
+def log_file(folder: Path, generator: int, again: int = 0) -> Path:
+    """What one load generator did and was shown: a JSON array a line, see `agensh.rehearse.log`.
+
+    `again` counts the times that its workers only looked at what was left for them; 0 is the load itself.
+    """
+    return folder / (f"load-{generator}-again-{again}.jsonl" if again else f"load-{generator}.jsonl")

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from agensh.launch.ports import HOST, free_ports
 from agensh.provision.all import provision
 from agensh.rehearse.figures import Figures
 from agensh.rehearse.mariadb import private_mariadb
-from agensh.rehearse.plan import Plan, Rates
+from agensh.rehearse.plan import CLOSING_RATE, Plan, Rates
 from agensh.rehearse.processes import cpu_seconds, resident_mb
 from agensh.rehearse.results import Ends, evaluate
 from agensh.rundir import NodePlace, RunDir, RunInfo
@@ -32,7 +32,9 @@ TEAM = "rehearsal"
 WORKERS_A_HOST = 64
 HOSTS_A_CORE = 1
 LEAD = 3.0  # seconds between the start of the generators and the first call
-CLOSING_ROOM = 120.0  # seconds the closing calls may take before the generators are ended
+CLOSING_ROOM = 180.0  # seconds the closing calls may take before the generators are ended
+AGAIN = 3  # times that the workers look again when something is missing
+AGAIN_AFTER = 20.0  # seconds before each of them
 READY_SECONDS = 600.0
 BUDGET_ROOM = 4 * 3600.0  # seconds; the run's own deadline must not end the rehearsal
 
@@ -110,16 +112,48 @@ class Rehearsal:
             )
             plan.write(run.path)
             ends = await self._load(run, info, plan, hosts)
-            self._say("counting")
-            return await evaluate(
-                run,
-                info,
-                plan,
-                ends,
-                database=database.kind,
-                provision_s=provisioned,
-                empty_mb=empty_mb,
-            )
+            figures = await self._evaluate(run, info, plan, ends, database, provisioned, empty_mb)
+            missing = figures.lost
+            for again in range(1, AGAIN + 1):
+                if not figures.lost:
+                    break
+                # What is not lost arrives in the end; how much that is says how far the team was behind.
+                self._say(f"{figures.lost} are not seen yet; the workers look again in {AGAIN_AFTER:g} s")
+                await clock.sleep(AGAIN_AFTER)
+                await self._look_again(run, plan, again)
+                ends = replace(ends, looks=again + 1)
+                figures = await self._evaluate(run, info, plan, ends, database, provisioned, empty_mb)
+            return replace(figures, under_way=missing - figures.lost)
+
+    async def _evaluate(
+        self,
+        run: RunDir,
+        info: RunInfo,
+        plan: Plan,
+        ends: Ends,
+        database: _Database,
+        provisioned: float,
+        empty_mb: float,
+    ) -> Figures:
+        self._say("counting")
+        return await evaluate(run, info, plan, ends, database=database.kind, provision_s=provisioned, empty_mb=empty_mb)
+
+    async def _look_again(self, run: RunDir, plan: Plan, again: int) -> None:
+        async with AsyncExitStack() as stack:
+            generators = [
+                await stack.enter_async_context(_generator(run, number, again)) for number in range(plan.generators)
+            ]
+            await self._ended(run, generators, plan.workers / CLOSING_RATE)
+
+    async def _ended(self, run: RunDir, generators: list[asyncio.subprocess.Process], seconds: float) -> None:
+        """Wait for load generators whose plan takes so many seconds more; AgenshError when one fails."""
+        try:
+            async with asyncio.timeout(seconds + CLOSING_ROOM):
+                codes = [await process.wait() for process in generators]
+        except TimeoutError as error:
+            raise AgenshError(f"A load generator did not end within {CLOSING_ROOM:g} s of its plan.") from error
+        if any(codes):
+            raise AgenshError(f"A load generator failed; its last words are below {run.logs}.")
 
     async def _database(self, stack: AsyncExitStack) -> _Database:
         options = self._options
@@ -214,15 +248,10 @@ class Rehearsal:
             if len(memory) < len(hosts):
                 raise AgenshError(f"A node host ended during the rehearsal; its log is below {run.logs}.")
             self._say("closing calls")
-            try:
-                async with asyncio.timeout(plan.closing_at(plan.workers) - plan.end + CLOSING_ROOM):
-                    codes = [await process.wait() for process in generators]
-            except TimeoutError as error:
-                raise AgenshError(f"A load generator did not end within {CLOSING_ROOM:g} s of its plan.") from error
-            if any(codes):
-                raise AgenshError(f"A load generator failed; its last words are below {run.logs}.")
+            await self._ended(run, generators, plan.closing_at(plan.workers) - plan.end)
         return Ends(
             feed_heads=[int(answer["feed"]["head"]) for answer in answers],
+            post_heads=[int(answer["posts"]["head"]) for answer in answers],
             unwritten=sum(int(answer["unwritten"]) for answer in answers),
             cpu=cpu,
             hosts_mb=memory,
@@ -247,8 +276,8 @@ async def statuses(run: RunDir, info: RunInfo) -> list[dict[str, Any]]:
 
 
 @asynccontextmanager
-async def _generator(run: RunDir, number: int) -> AsyncIterator[asyncio.subprocess.Process]:
-    with (run.logs / f"load-{number}.log").open("wb") as log:
+async def _generator(run: RunDir, number: int, again: int = 0) -> AsyncIterator[asyncio.subprocess.Process]:
+    with (run.logs / f"load-{number}.log").open("ab") as log:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -256,6 +285,7 @@ async def _generator(run: RunDir, number: int) -> AsyncIterator[asyncio.subproce
             str(run.path),
             str(number),
             str(os.getpid()),
+            str(again),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -24,7 +24,7 @@ from agensh.rehearse.plan import DUE, Plan, log_file
 from agensh.rehearse.reading import read_prompt
 from agensh.rundir import RunDir, RunInfo
 from router.events import Source
-from router.tables import events
+from router.tables import events, posts
 
 PAGE = 2000  # entries; the most the board lists at once
 _MARKER = re.compile(r"\bme\d+x\d+\b")
@@ -36,16 +36,22 @@ class Ends:
     """How the processes stood at the moment the load ended."""
 
     feed_heads: Sequence[int]
+    """Newest entry that each node host has."""
+    post_heads: Sequence[int]
+    """Newest post of the task channel that each has."""
     unwritten: int
     cpu: dict[str, float]
     hosts_mb: Sequence[float]
+    looks: int = 1
+    """How often the workers looked at what was left for them."""
 
 
 async def evaluate(
     run: RunDir, info: RunInfo, plan: Plan, ends: Ends, *, database: str, provision_s: float, empty_mb: float
 ) -> Figures:
     """Count everything. The board must still answer."""
-    load = await asyncio.to_thread(read_logs, [log_file(run.path, number) for number in range(plan.generators)])
+    files = [log_file(run.path, number, look) for look in range(ends.looks) for number in range(plan.generators)]
+    load = await asyncio.to_thread(read_logs, files)
     tally = Tally()
     listing = [line async for line in _listing(run, info)]
     board = board_in_order(listing, load.entries, tally)
@@ -65,6 +71,7 @@ async def evaluate(
         direct_messages=len(load.messages),
         merged=load.merged,
         lost=tally.lost,
+        under_way=0,
         repeated=tally.repeated,
         entry_shown_delay_s=Quantiles.of(tally.entry_delays),
         entry_announced_delay_s=Quantiles.of(tally.announce_delays),
@@ -103,12 +110,13 @@ async def _listing(run: RunDir, info: RunInfo) -> AsyncGenerator[tuple[str, int,
 
 
 async def _queued(run: RunDir) -> list[tuple[float, float]]:
-    """Return when each of the chat's posts was made and when it was in a worker's queue."""
+    """Return when each of the chat's posts was made and when it was in the database of the queues."""
     engine = open_engine(run.runtime_url, pool_size=1)
     try:
         async with engine.connect() as connection:
-            query = select(events.c.observed_at, events.c.queued_at).where(events.c.source == Source.MATTERMOST)
-            return [(posted, at) for posted, at in await connection.execute(query)]
+            direct = select(events.c.observed_at, events.c.queued_at).where(events.c.source == Source.MATTERMOST)
+            channel = select(posts.c.created_at, posts.c.queued_at)
+            return [(posted, at) for query in (direct, channel) for posted, at in await connection.execute(query)]
     finally:
         await engine.dispose()
 
@@ -141,5 +149,6 @@ def _backlog(
     return {
         "calls": late + load.undone,
         "entries": sum(max(0, posted - head) for head in ends.feed_heads),
-        "chat_posts": sum(at > plan.end and when < due for when, at in queued),
+        "chat_posts": sum(at > plan.end and when < due for when, at in queued)
+        + sum(max(ends.post_heads) - head for head in ends.post_heads),
     }

@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import base64
 import itertools
+import json
 import random
 from dataclasses import dataclass
 from typing import Any
-
-import httpx
+from urllib.parse import urlsplit
 
 from agensh.clock import Clock
 from agensh.rehearse.log import LoadLog
-from agensh.rehearse.plan import Plan
+from agensh.rehearse.plan import CLOSING_RATE, Plan
 from agensh.rehearse.reading import Seen, entry_marker, message_marker, read_result
+from agensh.rehearse.wire import Wire, WireError
 
 PATIENCE = 5.0  # seconds after the end in which calls that were due are still made
 CLOSING_CALLS = 12  # looks at what is left, at most; one is enough unless many messages wait
@@ -70,13 +71,11 @@ class Answer:
 class Worker:
     """One worker; `run` makes its calls until the plan ends."""
 
-    def __init__(
-        self, index: int, plan: Plan, access: Access, http: httpx.AsyncClient, log: LoadLog, clock: Clock
-    ) -> None:
+    def __init__(self, index: int, plan: Plan, access: Access, log: LoadLog, clock: Clock) -> None:
         self._index = index
         self._plan = plan
         self._access = access
-        self._http = http
+        self._tools, self._forge = Wire(access.mcp_url), Wire(access.contents_url)
         self._log = log
         self._clock = clock
         self._random = random.Random(f"{plan.seed}:{index}")
@@ -85,6 +84,13 @@ class Worker:
 
     async def run(self) -> None:
         """Work from the plan's begin to its end, then look at what is left."""
+        try:
+            await self._work()
+        finally:
+            await self._tools.close()
+            await self._forge.close()
+
+    async def _work(self) -> None:
         rates = self._plan.rates.per_second()
         kinds, weights = list(rates), list(rates.values())
         total = sum(weights)
@@ -96,7 +102,16 @@ class Worker:
                 await self._clock.sleep(due - self._clock.time())
                 await self._do(self._random.choices(kinds, weights)[0], due)
             due += self._interval(total)
-        closing = self._plan.closing_at(self._index)
+        await self._look(self._plan.closing_at(self._index))
+
+    async def look_again(self) -> None:
+        """Look once more at what is left, in turn with the other workers."""
+        try:
+            await self._look(self._clock.time() + self._index / CLOSING_RATE)
+        finally:
+            await self._tools.close()
+
+    async def _look(self, closing: float) -> None:
         await self._clock.sleep(closing - self._clock.time())
         for _ in range(CLOSING_CALLS):
             answer = await self._call("chat_who", {}, closing)
@@ -166,13 +181,13 @@ class Worker:
             "message": self._words(6),
             "content": base64.b64encode(self._words(60).encode()).decode(),
         }
-        headers = {"Authorization": f"token {self._access.forge_token}"}
-        url = f"{self._access.contents_url}/files/{branch}.txt"
+        headers = {"Authorization": f"token {self._access.forge_token}", "Content-Type": "application/json"}
+        path = f"{urlsplit(self._access.contents_url).path}/files/{branch}.txt"
         try:
-            response = await self._http.post(url, json=body, headers=headers)
-        except httpx.TransportError as error:
-            return self._failed("commit", type(error).__name__)
-        return response.status_code == 201 or self._failed("commit", f"{response.status_code} {response.text[:200]}")
+            status, answer = await self._forge.post(path, json.dumps(body).encode(), headers)
+        except WireError as error:
+            return self._failed("commit", str(error))
+        return status == 201 or self._failed("commit", f"{status} {answer.decode(errors='replace')[:200]}")
 
     async def _call(self, tool: str, arguments: dict[str, Any], due: float) -> Answer | None:
         """Call a tool over MCP and write down what its result showed; None when no answer came."""
@@ -185,14 +200,16 @@ class Worker:
         headers = {
             "Authorization": f"Bearer {self._access.mcp_token}",
             "Accept": "application/json, text/event-stream",
+            "Content-Type": "application/json",
             "MCP-Protocol-Version": "2025-06-18",
         }
         began = self._clock.time()
         try:
-            response = await self._http.post(self._access.mcp_url, json=body, headers=headers)
-            result = response.json()["result"]
+            path = urlsplit(self._access.mcp_url).path
+            _, answer = await self._tools.post(path, json.dumps(body).encode(), headers)
+            result = json.loads(answer)["result"]
             blocks = [str(block.get("text", "")) for block in result["content"]]
-        except (httpx.TransportError, ValueError, KeyError, TypeError) as error:
+        except (WireError, ValueError, KeyError, TypeError) as error:
             self._failed(tool, f"{type(error).__name__}: {error}")
             return None
         ended = self._clock.time()

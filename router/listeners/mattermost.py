@@ -6,7 +6,8 @@ the newest committed post that is some seconds older than the newest one or than
 another order than that of their times. The anchor is stored with the events. Edits and deletions are no events.
 
 Reading back must not cost what a channel ever held, for every worker at once: a channel in which nothing was posted
-since it was read is left alone, and the beginning of a team's channel is read once for all workers of a host.
+since it was read is left alone, and the beginning of a team's channel is read once for all workers of a host. The task
+channel is one place for all of them (`router/posts.py`): whoever hears of a post first brings it, and reads back.
 """
 
 from __future__ import annotations
@@ -24,17 +25,14 @@ from agensh.text import one_line
 from router.events import EventSink, Kind, NewEvent, Priority, Source
 from router.listeners.base import Listener
 from router.listeners.mentions import mentions
+from router.posts import FIRST_READING, OVERLAP_MS, SETTLED_MS, PostFeed
 
 log = logging.getLogger(__name__)
 
-OVERLAP_MS = 10_000
-SETTLED_MS = 30_000
-"""A post this old by our clock is older than any that may still become visible: the overlap, and 20 s of skew."""
 REMEMBERED = 200  # posts a channel, candidates for the anchor
 INBOX = 4096  # posts
 MOST_COMMITTED = 4096  # ids
 BATCH = 200  # posts a transaction
-FIRST_READING = 50  # newest posts of a team's channel that is new to the worker; mentions are told however old
 SUMMARY = 400  # characters
 BEGINNING = "-"
 """Cursor of a channel that is known and has no anchor yet."""
@@ -98,8 +96,12 @@ class MattermostListener(Listener[ChatSignal]):
         reconnect_longest: float = 60.0,
         names: dict[str, str] | None = None,
         beginnings: dict[str, Beginning] | None = None,
+        posts: PostFeed | None = None,
     ) -> None:
-        """`names` (account id → name) and `beginnings` (by channel id) may be shared by the listeners of a process."""
+        """`names` (account id → name) and `beginnings` (by channel id) may be shared by the listeners of a process.
+
+        `posts` takes those of the task channel; without it they are events of the sink as those of any other channel.
+        """
         super().__init__(
             worker,
             socket,
@@ -112,6 +114,7 @@ class MattermostListener(Listener[ChatSignal]):
         self.client = client
         self._names = {} if names is None else names
         self._beginnings = {} if beginnings is None else beginnings
+        self._posts = posts
         self._inbox: deque[ChatSignal] = deque()
         self._places: dict[str, _Place] = {}
         self._behind = True
@@ -127,6 +130,8 @@ class MattermostListener(Listener[ChatSignal]):
     def on_signal(self, signal: ChatSignal) -> bool:
         match signal.kind:
             case "posted":
+                if self._others_bring(signal):
+                    return False
                 if len(self._inbox) >= INBOX:
                     log.warning("chat inbox is full", extra={"worker": self.worker, "dropped": len(self._inbox)})
                     self._inbox.clear()
@@ -142,6 +147,13 @@ class MattermostListener(Listener[ChatSignal]):
             case "resumed":
                 return False
         return True
+
+    def _others_bring(self, signal: ChatSignal) -> bool:
+        """Say whether another worker of the host has brought a post of the task channel, or does."""
+        posts, post = self._posts, signal.post
+        return (
+            posts is not None and post is not None and post.channel_id == posts.channel_id and not posts.wants(post.id)
+        )
 
     async def work(self, *, sweep: bool) -> None:
         while True:
@@ -173,9 +185,13 @@ class MattermostListener(Listener[ChatSignal]):
 
     async def _take(self, batch: Sequence[ChatSignal]) -> None:
         by_channel: dict[str, list[Post]] = {}
+        shared: list[Post] = []
         for signal in batch:
             post = signal.post
             if post is None:
+                continue
+            if self._posts is not None and post.channel_id == self._posts.channel_id:
+                shared.append(post)
                 continue
             known = post.channel_id in self._places
             direct = signal.channel_type in _DIRECT
@@ -183,6 +199,8 @@ class MattermostListener(Listener[ChatSignal]):
             if not known and not await read(post.channel_id):
                 await self._add_place(_Place(post.channel_id, direct, signal.channel_name))
             by_channel.setdefault(post.channel_id, []).append(post)
+        if shared:
+            await self._bring(shared)
         for channel_id, posts in by_channel.items():
             await self._commit(self._places[channel_id], posts)
 
@@ -211,7 +229,35 @@ class MattermostListener(Listener[ChatSignal]):
                     raise
                 log.info("channel is gone", extra={"worker": self.worker, "channel": channel.id})
 
+    async def _bring(self, posts: Sequence[Post]) -> None:
+        """Bring posts of the task channel to the host's feed of them."""
+        assert self._posts is not None, "there is such a channel"
+        await self._learn_names({post.user_id for post in posts})
+        await self._posts.take(posts, self._names)
+
+    async def _read_back_task_channel(self, feed: PostFeed, channel: Channel) -> None:
+        """Read the task channel back, for all workers of the host, where something was posted since it was read."""
+        state = (channel.last_post_at, channel.total_msg_count)
+        async with feed.reading:
+            if feed.read_at is not None and feed.read_at >= state:
+                return
+            anchor = feed.anchor()
+            posts = await self.client.posts_after(channel.id, anchor) if anchor else []
+            if not posts and channel.last_post_at > feed.newest_at():
+                # There is no anchor yet, or the one there was is gone for good: that is answered with nothing at all.
+                posts = await self.client.all_posts(channel.id)
+            if not feed.head:
+                # Who is told of a channel's past is told the newest of it, and mentions however old.
+                told = {post.id for post in posts[-FIRST_READING:]}
+                posts = [post for post in posts if post.id in told or "@" in post.message]
+            for start in range(0, len(posts), BATCH):
+                await self._bring(posts[start : start + BATCH])
+            feed.read_at = state if any(state) else None
+
     async def _read_back_one(self, channel: Channel) -> None:
+        if self._posts is not None and channel.id == self._posts.channel_id:
+            await self._read_back_task_channel(self._posts, channel)
+            return
         place = self._places.get(channel.id)
         if place is None:
             place = await self._add_place(_Place(channel.id, channel.type in _DIRECT, channel.name))
@@ -279,7 +325,7 @@ class MattermostListener(Listener[ChatSignal]):
             del self._committed[next(iter(self._committed))]
 
     async def _learn_names(self, ids: set[str]) -> None:
-        unknown = ids - self._names.keys()
+        unknown = {user_id for user_id in ids if user_id not in self._names}
         if unknown:
             self._names.update((user.id, user.username) for user in await self.client.users_by_ids(unknown))
 

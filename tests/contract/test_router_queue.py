@@ -14,9 +14,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agensh.db import DatabaseUnavailable
 from agensh.urls import sqlite_url
-from router.events import Kind, NewEvent, Priority, Source
+from router.events import Kind, NewEvent, Priority, QueuedEvent, Source
 from router.idle import control_event
-from router.queue import EventQueue, QueuedEvent, RetryPolicy
+from router.queue import EventQueue, RetryPolicy
 from router.tables import cursors, events, turns
 from router.writer import Writer
 from tests.support.clock import ManualClock

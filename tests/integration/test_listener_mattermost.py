@@ -21,11 +21,15 @@ from agensh.provision.chat import provision_chat
 from agensh.provision.job import Job
 from agensh.rundir import AdminSecrets, RunDir, RunInfo, RunSecrets, ServiceUrls
 from agensh.spec import parse_spec
+from agensh.urls import sqlite_url
 from router.events import EventSink
 from router.listeners import mattermost as module
 from router.listeners.mattermost import MattermostListener
+from router.posts import PostFeed
+from router.queue import EventQueue, RetryPolicy
 from tests.support.chat_server import ADMIN, PASSWORD, RunningChat, running_chat
 from tests.support.queues import Flaky, listening, running_queue, until
+from tests.support.router_database import open_writer
 from tests.support.tcp_proxy import tcp_proxy
 
 TEAMS = count(1)
@@ -65,21 +69,30 @@ class Office:
             self.channel = await self.admin.channel_by_name(team.id, self.info.channel)
         return self.channel.id
 
-    def socket(self, url: str | None = None) -> MattermostSocket:
-        return MattermostSocket(url or self.chat.url, self.secrets.workers[self.me].chat_token, SystemClock())
+    def socket(self, url: str | None = None, number: int = 0) -> MattermostSocket:
+        token = self.secrets.workers[self.names[number]].chat_token
+        return MattermostSocket(url or self.chat.url, token, SystemClock())
 
     def listener(
-        self, sink: EventSink, *, socket: MattermostSocket | None = None, sweep_every: float = 600.0
+        self,
+        sink: EventSink,
+        *,
+        socket: MattermostSocket | None = None,
+        sweep_every: float = 600.0,
+        number: int = 0,
+        posts: PostFeed | None = None,
     ) -> MattermostListener:
+        """The listener of worker `number`."""
         return MattermostListener(
-            self.me,
-            self.clients[self.me],
-            socket or self.socket(),
+            self.names[number],
+            self.clients[self.names[number]],
+            socket or self.socket(number=number),
             sink,
             SystemClock(),
             sweep_every=sweep_every,
             reconnect_first=0.05,
             reconnect_longest=0.2,
+            posts=posts,
         )
 
 
@@ -237,6 +250,57 @@ async def test_a_killed_chat_loses_and_doubles_no_post(office: Office, tmp_path:
         assert sorted(said(found)) == sorted(f"number {index}" for index in range(sent))
         everything = [post.message for post in await office.other().all_posts(task) if not post.type]
         assert sorted(everything) == sorted(f"number {index}" for index in range(sent))
+
+
+async def test_the_task_channel_is_heard_once_for_all_workers_of_a_host(office: Office, tmp_path: Path) -> None:
+    """Cut sockets, a killed chat and a restarted host: each post is kept once, and each worker is told of it once."""
+    task, clock = await office.task(), SystemClock()
+    url = sqlite_url(tmp_path / "runtime.sqlite3")
+    told: dict[str, list[str]] = {name: [] for name in office.names[:2]}
+    saved: dict[str, str | None] = dict.fromkeys(told)
+
+    async def claim(queue: EventQueue) -> None:
+        found = await queue.claim("s")
+        if found is not None:
+            told[queue.worker] += [event.summary.split(": ", 1)[1] for event in found.events]
+            await queue.ack([event.id for event in found.events])
+
+    async def host(round_: int) -> None:
+        async with AsyncExitStack() as stack:
+            proxy = await stack.enter_async_context(tcp_proxy(office.chat.port))
+            writer = await stack.enter_async_context(open_writer(url, clock))
+            feed = PostFeed(writer, clock, task)
+            await feed.load()
+            queues = [EventQueue(name, writer, clock, RetryPolicy(), posts=feed) for name in told]
+            for number, queue in enumerate(queues):
+                assert queue.posts is not None
+                queue.posts.restore(saved[queue.worker])
+                socket = office.socket(f"http://127.0.0.1:{proxy.port}" if number else None, number)
+                listener = office.listener(queue, socket=socket, number=number, posts=feed)
+                await stack.enter_async_context(listening(listener))
+            for index in range(12):
+                await office.other(2).post(task, f"round {round_} post {index}")
+                if index in (3, 7):
+                    proxy.cut()
+                if index == 5:
+                    office.chat.kill()
+                    await asyncio.to_thread(office.chat.start)
+                await claim(queues[index % 2])
+            await until(lambda: feed.head == 12 * (round_ + 1), "all posts are there")
+            for queue in queues:
+                await claim(queue)
+                assert queue.posts is not None
+                saved[queue.worker] = queue.posts.unsaved()
+
+    await host(0)
+    await office.other(2).post(task, "round 1 post 12")
+    for index in range(11):
+        await office.other(2).post(task, f"round 1 post {index + 13}")
+    await host(2)
+    wanted = [f"round {number} post {index}" for number in (0, 2) for index in range(12)]
+    wanted += [f"round 1 post {index}" for index in range(12, 24)]
+    for name in told:
+        assert sorted(told[name]) == sorted(wanted), name
 
 
 async def write_until_told(client: MattermostClient, channel: str, posts: int) -> int:

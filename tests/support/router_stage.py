@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 from adapters.base import Adapter, Outcome, SessionLost, Text, TurnEnd, TurnItem
+from agensh.clients.board import Released, StreamOpened
 from agensh.clock import Clock
 from agensh.entries import Entry, EntryType
 from agensh.errors import ServiceError
@@ -16,6 +17,7 @@ from agensh.rundir import AdminSecrets, RunDir, RunInfo, RunSecrets, ServiceUrls
 from agensh.spec import parse_spec
 from router.backends import Listener, WorkerClients
 from router.events import EventSink, Kind, NewEvent, Priority, Source
+from router.posts import PostFeed
 
 Turn = Callable[["StageAdapter", str], AsyncIterator[TurnItem]]
 
@@ -109,12 +111,17 @@ class MemoryBoard:
         self._wake()
 
     async def read(self, *, limit: int = 2000, after: int | None = None, type: EntryType | None = None) -> list[Entry]:
-        found = [entry for entry in self.entries if after is None or entry.seq > after]
+        found = [
+            entry
+            for entry in self.entries
+            if (after is None or entry.seq > after) and entry.active and type in {None, entry.type}
+        ]
         return found[-limit:] if after is None else found[:limit]
 
-    async def stream(self, after: int) -> AsyncIterator[Entry]:
+    async def follow(self, after: int) -> AsyncGenerator[Entry | Released | StreamOpened, None]:
         self.streams += 1
         cut = self._cut
+        yield StreamOpened()
         while True:
             changed = self._changed
             for entry in self.entries[after:]:
@@ -163,7 +170,7 @@ class StageBackends:
         return WorkerClients(nothing, nothing, nothing)
 
     def listeners(
-        self, worker: str, secrets: WorkerSecrets, clients: WorkerClients, sink: EventSink, channel_id: str
+        self, worker: str, secrets: WorkerSecrets, clients: WorkerClients, sink: EventSink, posts: PostFeed
     ) -> Sequence[Listener]:
         self.ears[worker] = QueueListener(sink)
         return [self.ears[worker]]

@@ -13,7 +13,8 @@ from agensh.clients.mattermost import Post
 from agensh.clients.mattermost_core import describe
 from agensh.clients.mattermost_models import ServerLimits
 from agensh.clients.mattermost_ws import read_posted
-from router.listeners.mattermost import OVERLAP_MS, REMEMBERED, SETTLED_MS, _Place
+from router.listeners.mattermost import REMEMBERED, _Place
+from router.posts import OVERLAP_MS, SETTLED_MS
 
 
 def post(at: int, post_id: str | None = None) -> Post:

@@ -23,12 +23,11 @@ from agensh.logs import JsonFormatter
 from agensh.text import BLOCK_INDENT, block, handle, one_line, printable, printable_line
 from board_service.notices import notice as board_notice
 from router.desk import SharedContext
-from router.events import Kind, Priority, Source
+from router.events import Kind, Priority, QueuedEvent, Source
 from router.mcp.ledger import Ledger
 from router.mcp.notices import HEADER, NOTICE_ROOM, PendingMessage, render_notice
 from router.mcp.server import ALL_TOOLS
 from router.prompt import CONTEXT_HEADER, context_text, event_lines
-from router.queue import QueuedEvent
 from router.tools.registry import Toolbox
 from tests.support.hostile import HOSTILE, marks, texts, unsafe
 from tests.support.workers import StubWorker

@@ -14,9 +14,8 @@ import prompts
 from agensh.entries import Entry, EntryType
 from agensh.spec import parse_spec
 from router.desk import SharedContext
-from router.events import Kind, Priority, Source
+from router.events import Kind, Priority, QueuedEvent, Source
 from router.prompt import Briefing, context_text, duration, event_lines, turn_prompt
-from router.queue import QueuedEvent
 
 T = 1_800_000_000.0
 LINE = re.compile(

@@ -25,7 +25,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from agensh.embedded.forge import scopes
 from agensh.embedded.forge.errors import ApiError
-from agensh.embedded.forge.git import ZERO
+from agensh.embedded.forge.objects import ZERO
 from agensh.embedded.forge.shapes import Shapes
 from agensh.embedded.forge.state import forge_of
 from agensh.embedded.forge.store import protections, repos

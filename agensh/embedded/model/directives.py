@@ -164,6 +164,9 @@ class Directed:
                 return self._reply(script, made, conversation, trouble.fault)
         return self._reply(script, made, conversation, None)
 
+    async def close(self) -> None:
+        """See Player.close."""
+
     @staticmethod
     def _parse(text: str) -> Script | None:
         try:

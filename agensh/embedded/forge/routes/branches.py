@@ -7,8 +7,9 @@ from pydantic import BaseModel
 
 from agensh.embedded.forge import history
 from agensh.embedded.forge.errors import ApiError, forbidden, not_found, unprocessable
-from agensh.embedded.forge.git import ZERO, Person, branch_tip
+from agensh.embedded.forge.git import Person, branch_tip
 from agensh.embedded.forge.history import CommitInfo
+from agensh.embedded.forge.objects import ZERO
 from agensh.embedded.forge.routes.history import UNVERIFIED
 from agensh.embedded.forge.shapes_base import stamp
 from agensh.embedded.forge.state import ApiCall, Json

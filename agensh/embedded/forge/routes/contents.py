@@ -13,7 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from agensh.embedded.forge import files, history
 from agensh.embedded.forge.errors import ApiError, forbidden, not_found, unprocessable
 from agensh.embedded.forge.files import Change, Entry
-from agensh.embedded.forge.git import ZERO, Person, branch_tip
+from agensh.embedded.forge.git import Person, branch_tip
+from agensh.embedded.forge.objects import ZERO, object_hash
 from agensh.embedded.forge.routes.history import UNVERIFIED, commit_shapes
 from agensh.embedded.forge.shapes_base import quoted, stamp
 from agensh.embedded.forge.state import ApiCall, Json
@@ -75,7 +76,18 @@ def _person(call: ApiCall, given: Identity | None) -> Person:
     return Person(given.name or own.name, given.email or own.email, own.when)
 
 
-async def _shape(call: ApiCall, repo: Row, path: Path, revision: str, sha: str, entry: Entry, *, full: bool) -> Json:
+async def _shape(
+    call: ApiCall,
+    repo: Row,
+    path: Path,
+    revision: str,
+    sha: str,
+    entry: Entry,
+    *,
+    full: bool,
+    made: tuple[history.CommitInfo, bytes] | None = None,
+) -> Json:
+    """The API's view of an entry; `made` has the commit and content of a file that was made just now."""
     git = call.forge.git
     html, api = await call.read(lambda tx: (call.shapes(tx).html(repo["id"]), call.shapes(tx).api(repo["id"])))
     kind = {"tree": "dir", "commit": "submodule"}.get(entry.kind, "symlink" if entry.mode == "120000" else "file")
@@ -83,8 +95,12 @@ async def _shape(call: ApiCall, repo: Row, path: Path, revision: str, sha: str, 
     url = f"{api}/contents/{name}?ref={quoted(revision)}"
     page = f"{html}/src/branch/{quoted(revision)}/{name}"
     git_url = f"{api}/git/{'trees' if kind == 'dir' else 'blobs'}/{entry.sha}"
-    last = await history.commits(git, path, sha, limit=1, path=entry.path)
-    body = await files.content(git, path, entry.sha) if full and kind in {"file", "symlink"} else None
+    body: bytes | None
+    if made is not None:
+        last, body = [made[0]], made[1]
+    else:
+        last = await history.commits(git, path, sha, limit=1, path=entry.path)
+        body = await files.content(git, path, entry.sha) if full and kind in {"file", "symlink"} else None
     return {
         "name": entry.path.rsplit("/", 1)[-1],
         "path": entry.path,
@@ -184,11 +200,18 @@ async def _write(
     if not await git.update_ref(path, f"refs/heads/{target}", sha, old):
         raise ApiError(409, f"the branch {target} moved while the commit was made; try again")
     await branches_moved(call.forge, repo, path, {target}, call.user)
+    made = await history.commit(git, path, sha)
     shown: list[Json | None] = []
     for change in changes:
-        entry = await files.lookup(git, path, sha, files.clean_path(change.path))
+        where = files.clean_path(change.path)
+        if change.operation == "create" and len(changes) == 1:
+            new_file = Entry("100644", "blob", object_hash("blob", change.content), len(change.content), where)
+            known = (made, change.content)
+            shown.append(await _shape(call, repo, path, target, sha, new_file, full=True, made=known))
+            continue
+        entry = await files.lookup(git, path, sha, where)
         shown.append(None if entry is None else await _shape(call, repo, path, target, sha, entry, full=True))
-    shape = (await commit_shapes(call, repo, [await history.commit(git, path, sha)]))[0]
+    shape = (await commit_shapes(call, repo, [made]))[0]
     inner = shape["commit"]
     commit = {key: shape[key] for key in ("url", "sha", "created", "html_url", "parents")}
     commit |= {key: inner[key] for key in ("author", "committer", "message", "tree")}

@@ -14,7 +14,8 @@ from pydantic import BaseModel, ConfigDict
 from agensh.embedded.forge import http_backend
 from agensh.embedded.forge.errors import ApiError, not_found, unprocessable
 from agensh.embedded.forge.files import Change, write_files
-from agensh.embedded.forge.git import ZERO, branch_tip
+from agensh.embedded.forge.git import branch_tip
+from agensh.embedded.forge.objects import ZERO
 from agensh.embedded.forge.shapes_base import stamp
 from agensh.embedded.forge.state import ApiCall, Json
 from agensh.embedded.forge.store import repos, users

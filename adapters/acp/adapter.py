@@ -28,7 +28,7 @@ from adapters.provider_errors import ProviderError
 from agensh.errors import UsageError
 
 STALL = 600  # seconds without a word from an agent that runs no tool; thinking models are silent for minutes
-STALL_BOUNDS = (5, 86_400)  # seconds
+STALL_BOUNDS = (3, 86_400)  # seconds
 _START = 120.0  # seconds until it has answered; a loaded machine starts 64 of them at once
 _INTERRUPT = 15.0  # seconds a turn may take to end once it was interrupted
 _ENV = "env."

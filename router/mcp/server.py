@@ -77,14 +77,9 @@ class Endpoint:
         self._room = notice_chars
         self._rate = rate
         self._limiter = RateLimiter(rate, clock)
-<<<<<<< HEAD
-        self._handed_out: dict[str, int] = {}
+        self._readers = Readers()
         self._seen: Counter[str] = Counter()
         server = new_server(toolbox, instructions=INSTRUCTIONS, on_call=self._call, on_list=self._listed)
-=======
-        self._readers = Readers()
-        server = new_server(toolbox, instructions=INSTRUCTIONS, on_call=self._call)
->>>>>>> main
         # No session ids: a call needs nothing of an earlier one. The second manager is for clients that take SSE only.
         self._json = StreamableHTTPSessionManager(
             server, json_response=True, stateless=True, max_request_body_size=BODY_LIMIT

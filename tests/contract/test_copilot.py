@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
 
 import pytest
 
@@ -22,7 +21,7 @@ def _without_waits(errors: Mapping[str, Outcome]) -> dict[str, Outcome]:
 class CopilotCases(HarnessCases):
     adapter = CopilotAdapter
     package = "@github/copilot"
-    options = {"stall_seconds": "4"}  # noqa: RUF012 (a constant of the cases)
+    options = {"stall_seconds": "7"}  # noqa: RUF012 (a constant of the cases)
     errors = _without_waits(ERRORS)
 
     async def written_down(self, stage: Stage, words: str) -> None:
@@ -50,7 +49,3 @@ class TestCopilot1070(CopilotCases):
 
     async def test_a_provider_that_is_not_there(self, stage: Stage) -> None:
         pytest.skip("tried with the newest version, for it takes half a minute")
-
-
-def test_the_binary_is_looked_for_where_it_is_said(tmp_path: Path) -> None:
-    assert tmp_path

@@ -1,9 +1,4 @@
-"""Where the program of a CLI is.
-
-`worker.options.binary` names the file; without it the name is looked up on the worker's PATH, and then among what npm
-installed below `worker.options.packages`, an npm prefix. The native binary is wanted where a package has one: a wrapper
-starts it as a child, which outlives a kill of the wrapper.
-"""
+"""Where the program of a CLI is: named in the spec, on the worker's PATH, or below an npm prefix."""
 
 from __future__ import annotations
 
@@ -12,24 +7,39 @@ import shutil
 from pathlib import Path
 
 from adapters.base import HarnessUnavailable, WorkerLaunch
-from agensh.harnesses import find_binary, package
+from agensh.harnesses import Package, find_binary
+
+BINARY, PACKAGES = "binary", "packages"
+"""The `worker.options` that name the program, or the npm prefix it is installed below."""
 
 
-def program(launch: WorkerLaunch, command: str, npm_package: str) -> str:
-    """Return the path of a CLI's program; HarnessUnavailable says where it was looked for and how to get it."""
-    named = launch.options.get("binary", "")
+def program(launch: WorkerLaunch, package: Package, command: str) -> Path:
+    """Return the file to run; HarnessUnavailable says what is missing and what to do.
+
+    `worker.options.binary` goes first, then `command` on the PATH, then `worker.options.packages`. A wrapper of npm's
+    is replaced by the native program behind it: a wrapper that is killed leaves the program running.
+    """
+    named = launch.options.get(BINARY, "")
     if named:
-        if not os.access(named, os.X_OK) or not Path(named).is_file():
-            raise HarnessUnavailable(f"worker.options.binary: {named} is no program that can be started.")
-        return str(Path(named).absolute())
-    path = launch.env.get("PATH", os.defpath)
-    if (found := shutil.which(command, path=path)) is not None:
-        return found
-    prefix = launch.options.get("packages", "")
-    if prefix and (below := find_binary(package(npm_package), Path(prefix))) is not None:
-        return str(below)
-    where = "the worker's PATH" + (f" and below {prefix}/node_modules" if prefix else "")
+        path = Path(named)
+        if path.is_file() and os.access(path, os.X_OK):
+            return path
+        raise HarnessUnavailable(f"worker.options.binary: {named} is not a program.")
+    found = shutil.which(command, path=launch.env.get("PATH", os.defpath))
+    if found is not None:
+        return _native(Path(found), package)
+    prefix = launch.options.get(PACKAGES, "")
+    if prefix and (path_below := find_binary(package, Path(prefix))) is not None:
+        return path_below
     raise HarnessUnavailable(
-        f"{command} is not on {where}. Install it (npm install --prefix DIR {npm_package}) and set "
-        "worker.options.packages to DIR, or worker.options.binary to the program."
+        f"{command}: no such program on the worker's PATH{f' or below {prefix}' if prefix else ''}; "
+        f"`npm install -g {package.name}@{package.newest}` installs it."
     )
+
+
+def _native(path: Path, package: Package) -> Path:
+    """Return the native program of an npm installation that `path` is the wrapper of; `path` when it is none."""
+    for folder in path.resolve().parents:
+        if folder.name == "node_modules" and (found := find_binary(package, folder.parent)) is not None:
+            return found
+    return path

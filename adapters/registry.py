@@ -10,6 +10,7 @@ from agensh.errors import UsageError
 _ADAPTERS = {
     "acp": ("adapters.acp.adapter", "AcpAdapter"),
     "copilot": ("adapters.copilot.adapter", "CopilotAdapter"),
+    "codex": ("adapters.codex.adapter", "CodexAdapter"),
     "rehearsal": ("adapters.rehearsal", "RehearsalAdapter"),
     "scripted": ("adapters.scripted.adapter", "ScriptedAdapter"),
 }

@@ -24,25 +24,15 @@ from adapters.base import (
     Usage,
 )
 from adapters.endpoint import Seen, seen
+from adapters.options import check_options, number, text
 from adapters.provider_errors import ProviderError
 from agensh.errors import UsageError
 
-STALL = 600  # seconds without a word from an agent that runs no tool; thinking models are silent for minutes
-STALL_BOUNDS = (3, 86_400)  # seconds
+STALL = 600.0  # seconds without a word from an agent that runs no tool; thinking models are silent for minutes
+LONGEST_STALL = 86_400
 _START = 120.0  # seconds until it has answered; a loaded machine starts 64 of them at once
 _INTERRUPT = 15.0  # seconds a turn may take to end once it was interrupted
 _ENV = "env."
-
-
-def stall_seconds(options: Mapping[str, str]) -> int:
-    """Return `worker.options.stall_seconds` as a number; UsageError names what is allowed."""
-    value = options.get("stall_seconds", str(STALL))
-    least, most = STALL_BOUNDS
-    if not value.isascii() or not value.isdigit() or not least <= int(value) <= most:
-        raise UsageError(
-            f"worker.options.stall_seconds: {value!r} is not allowed; it is a number from {least} to {most}."
-        )
-    return int(value)
 
 
 class AcpAdapter(Adapter):
@@ -57,7 +47,6 @@ class AcpAdapter(Adapter):
     name: ClassVar[str] = "acp"
     agent: ClassVar[str] = "The agent"
     """How sentences name it."""
-    options: ClassVar[tuple[str, ...]] = ("command", "session_mode", "stall_seconds")
     cumulative_usage: ClassVar[bool] = False
     """The tokens of a prompt's result are those of the session since the process loaded it."""
     stops_on_interrupt: ClassVar[bool] = True
@@ -77,18 +66,11 @@ class AcpAdapter(Adapter):
     def check(cls, kind: str, options: Mapping[str, str]) -> None:
         """See Adapter.check."""
         del kind
-        cls.check_names(options, prefixes=(_ENV,))
-        if not shlex.split(options.get("command", "")):
+        variables = {name: _any for name in options if name.startswith(_ENV)}
+        rules = {"command": _command, "session_mode": text, "stall_seconds": number(LONGEST_STALL)}
+        check_options(cls.name, options, rules | variables)
+        if "command" not in options:
             raise UsageError(f"worker.options.command: missing; the {cls.name} harness needs the agent's command line.")
-        stall_seconds(options)
-
-    @classmethod
-    def check_names(cls, options: Mapping[str, str], *, prefixes: tuple[str, ...] = ()) -> None:
-        """Refuse options that there are not; UsageError lists those there are."""
-        unknown = sorted(name for name in options if name not in cls.options and not name.startswith(prefixes))
-        if unknown:
-            known = ", ".join([*cls.options, *(f"{prefix}NAME" for prefix in prefixes)])
-            raise UsageError(f"worker.options.{unknown[0]}: no such option of the {cls.name} harness; it has: {known}.")
 
     # What a subclass says
 
@@ -221,7 +203,7 @@ class AcpAdapter(Adapter):
 
     async def _prompt(self, client: AcpClient, log: Log, prompt: str) -> AsyncIterator[TurnItem]:
         blocks = [{"type": "text", "text": prompt}]
-        stall = stall_seconds(self.launch.options)
+        stall = float(self.launch.options.get("stall_seconds", STALL))
         result: Json = {}
         try:
             await client.drain()
@@ -243,7 +225,7 @@ class AcpAdapter(Adapter):
             # Nobody knows what it waits for; the next turn finds it in the same session, started again.
             self._client = None
             await client.process.stop()
-            failed = ProviderError(Outcome.OVERLOADED, f"{self.agent} said nothing for {stall} s.")
+            failed = ProviderError(Outcome.OVERLOADED, f"{self.agent} said nothing for {stall:g} s.")
         except AgentEnded:
             failed = ProviderError(Outcome.CRASHED, await _end_of(client.process, self.agent))
         for news in log.said():
@@ -332,6 +314,18 @@ def _answer(method: str, params: Json) -> Json | None:
             if option.get("kind") == kind:
                 return {"outcome": {"outcome": "selected", "optionId": option.get("optionId")}}
     return {"outcome": {"outcome": "cancelled"}}
+
+
+def _command(value: str) -> str:
+    try:
+        return "" if shlex.split(value) else "it is empty"
+    except ValueError as error:
+        return f"it is no command line ({error})"
+
+
+def _any(value: str) -> str:
+    del value
+    return ""
 
 
 def _capable(about: Json, name: str) -> bool:

@@ -13,18 +13,19 @@ from pathlib import Path
 from typing import ClassVar
 
 from adapters.acp import failures
-from adapters.acp.adapter import AcpAdapter, stall_seconds
+from adapters.acp.adapter import LONGEST_STALL, AcpAdapter
 from adapters.acp.client import Json
 from adapters.acp.updates import Log
 from adapters.base import HarnessUnavailable
-from adapters.binary import program
+from adapters.binary import BINARY, PACKAGES, program
 from adapters.copilot import installed, remarks
 from adapters.hook_file import HOOK_SECONDS, hook_command
+from adapters.options import check_options, number, one_of, path, text
 from adapters.provider_errors import ProviderError
-from agensh.errors import UsageError
+from agensh.harnesses import package
 from agensh.identity import write_private
 
-_PACKAGE = "@github/copilot"
+_PACKAGE = package("@github/copilot")
 _WIRES = ("responses", "completions", "anthropic")
 _EVENTS = ("postToolUse", "postToolUseFailure")
 # Copilot blots out the value of every key in what the model sees, also inside words: it has to be unlike any word.
@@ -41,11 +42,10 @@ class CopilotAdapter(AcpAdapter):
 
     name: ClassVar[str] = "copilot"
     agent: ClassVar[str] = "Copilot"
-    options: ClassVar[tuple[str, ...]] = ("binary", "packages", "wire", "model_like", "cache", "stall_seconds")
     cumulative_usage: ClassVar[bool] = True
     stops_on_interrupt: ClassVar[bool] = False
 
-    _binary = ""
+    _binary = Path()
     _version = ""
     _cache = Path()
 
@@ -53,22 +53,24 @@ class CopilotAdapter(AcpAdapter):
     def check(cls, kind: str, options: Mapping[str, str]) -> None:
         """See Adapter.check."""
         del kind
-        cls.check_names(options)
-        wire = options.get("wire", _WIRES[0])
-        if wire not in _WIRES:
-            raise UsageError(f"worker.options.wire: {wire!r} is not allowed; it is one of {', '.join(_WIRES)}.")
-        stall_seconds(options)
+        rules = {
+            BINARY: path,
+            PACKAGES: path,
+            "wire": one_of(*_WIRES),
+            "model_like": text,
+            "cache": path,
+            "stall_seconds": number(LONGEST_STALL),
+        }
+        check_options(cls.name, options, rules)
 
     async def start(self, session: str | None = None) -> str:
         """Start Copilot; see Adapter.start."""
         if self.launch.model_url and not self.launch.model:
             raise HarnessUnavailable("worker.model: missing; Copilot wants a name for the model of a gateway.")
-        self._binary = program(self.launch, "copilot", _PACKAGE)
-        self._version = await asyncio.to_thread(installed.version_of, Path(self._binary))
+        self._binary = program(self.launch, _PACKAGE, "copilot")
+        self._version = await asyncio.to_thread(installed.version_of, self._binary)
         named = self.launch.options.get("cache", "")
-        self._cache = (
-            Path(named) if named else await asyncio.to_thread(installed.cache_of, Path(self._binary), self._version)
-        )
+        self._cache = Path(named) if named else await asyncio.to_thread(installed.cache_of, self._binary, self._version)
         async with installed.first_start(self._cache):
             opened = await super().start(session)
             await asyncio.to_thread(installed.mark_started, self._cache)
@@ -76,7 +78,7 @@ class CopilotAdapter(AcpAdapter):
 
     def command(self) -> list[str]:
         """See AcpAdapter.command."""
-        line = [self._binary, "--acp", "--yolo"]
+        line = [str(self._binary), "--acp", "--yolo"]
         if self.launch.effort:
             line += ["--reasoning-effort", self.launch.effort]
         return line
@@ -125,13 +127,13 @@ class CopilotAdapter(AcpAdapter):
         await asyncio.to_thread(self._write_hooks)
 
     def _write_hooks(self) -> None:
-        path = self._home / "hooks" / "agensh.json"
+        file = self._home / "hooks" / "agensh.json"
         command = hook_command(self.launch, "copilot")
         if not command:
-            path.unlink(missing_ok=True)
+            file.unlink(missing_ok=True)
             return
         hook = {"type": "command", "bash": command, "timeoutSec": 2 * HOOK_SECONDS}
-        write_private(path, json.dumps({"version": 1, "hooks": {event: [hook] for event in _EVENTS}}))
+        write_private(file, json.dumps({"version": 1, "hooks": {event: [hook] for event in _EVENTS}}))
 
     def new_log(self) -> Log:
         """See AcpAdapter.new_log."""

@@ -21,8 +21,14 @@ def _without_waits(errors: Mapping[str, Outcome]) -> dict[str, Outcome]:
 class CopilotCases(HarnessCases):
     adapter = CopilotAdapter
     package = "@github/copilot"
-    options = {"stall_seconds": "7"}  # noqa: RUF012 (a constant of the cases)
     errors = _without_waits(ERRORS)
+
+    @pytest.mark.parametrize("fault", ["stall", "cut"])
+    async def test_a_stream_that_breaks(self, stage: Stage, fault: str) -> None:
+        if fault == "stall":
+            # Only here: it is silent too while it waits before it asks the provider again.
+            stage.launch = replace(stage.launch, options={**stage.launch.options, "stall_seconds": "3"})
+        await super().test_a_stream_that_breaks(stage, fault)
 
     async def written_down(self, stage: Stage, words: str) -> None:
         folder = stage.launch.home / ".copilot" / "session-state"

@@ -29,6 +29,8 @@ class ServiceUrls(BaseModel):
     chat: str
     board: str
     node: str
+    gateway: str = ""
+    """Empty: the run has no gateway."""
 
 
 class NodePlace(BaseModel):
@@ -102,6 +104,8 @@ class WorkerSecrets(BaseModel):
     chat_user_id: str
     board_token: str
     mcp_token: str
+    gateway_key: str = ""
+    """Its key to the gateway; empty in a run without one."""
 
 
 class RunSecrets(BaseModel):
@@ -113,10 +117,14 @@ class RunSecrets(BaseModel):
     """Admin token of the board service."""
     node_admin: str = ""
     """Token of the node host's own status routes."""
+    gateway_admin: str = ""
+    """Admin token of the gateway; empty in a run without one. The provider's credential is not among the secrets."""
     board_db: str = ""
     """Database URL of the board, with its password; empty: SQLite in the run folder."""
     runtime_db: str = ""
     """Database URL of the routers, which all node hosts share; empty: SQLite in the run folder."""
+    gateway_db: str = ""
+    """Database URL of the gateway; empty: SQLite in the run folder."""
     workers: dict[str, WorkerSecrets] = Field(default_factory=dict)
 
 
@@ -125,6 +133,7 @@ class _Databases(BaseModel):
 
     board_db: str = ""
     runtime_db: str = ""
+    gateway_db: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +166,11 @@ class RunDir:
     def runtime_url(self) -> str:
         """Database of the routers (queue, turns, tool calls, notices, record): as for the board."""
         return self._named().runtime_db or sqlite_url(self.path / "runtime.sqlite3")
+
+    @property
+    def gateway_url(self) -> str:
+        """Database of the gateway (keys, requests with their tokens): as for the board."""
+        return self._named().gateway_db or sqlite_url(self.path / "gateway.sqlite3")
 
     @property
     def forge(self) -> Path:

@@ -10,6 +10,7 @@ import re
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError, model_validator
 
@@ -18,6 +19,7 @@ from agensh.errors import SpecError
 from agensh.identity import TEAM_NAME, worker_name
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
+_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -154,6 +156,58 @@ class DeliverySection(_Section):
     attempts: int = Field(8, ge=1, le=100, description="Failed deliveries of an event before it is dead.")
 
 
+AuthHeader = Literal["bearer", "x-api-key", "api-key", "none"]
+"""How a provider takes its credential: OpenAI and most others, Anthropic, Azure, not at all."""
+_CREDENTIAL_HEADERS = {"authorization", "x-api-key", "api-key", "cookie", "proxy-authorization"}
+
+
+class GatewaySection(_Section):
+    """The only way to the model provider; a run without this section has no gateway."""
+
+    base_url: str = Field(
+        description="Root of the provider's API, e.g. https://api.openai.com/v1; /responses and the like follow it."
+    )
+    auth: AuthHeader = Field("bearer", description="How the provider takes the credential.")
+    api_key_env: str = Field("", description="Environment variable of the launcher that holds the credential.")
+    api_key_file: Path | None = Field(None, description="File of mode 600 that holds the credential instead.")
+    api_version: str = Field("", description="Sent as the query parameter api-version (Azure).")
+    headers: dict[str, str] = Field(default_factory=dict, description="Further headers for the provider; no secret.")
+    models: tuple[str, ...] = Field((), description="Models that workers may ask for; empty: any.")
+    efforts: tuple[str, ...] = Field((), description="Reasoning efforts that workers may ask for; empty: any.")
+    prices: Path | None = Field(None, description="Your own prices.toml; models it names win over the shipped ones.")
+    budget_usd: float = Field(0.0, ge=0, description="What the team may spend; 0 for no bound.")
+    worker_budget_usd: float = Field(0.0, ge=0, description="What each worker may spend; 0 for no bound.")
+    concurrency: int = Field(64, ge=1, le=10_000, description="Requests under way toward the provider at most.")
+    queue: int = Field(2048, ge=0, le=100_000, description="Requests that may wait for such a place.")
+    queue_wait: Duration = Field(300.0, description="How long one may wait before it is refused with 429.")
+    idle_timeout: Duration = Field(600.0, description="A provider that sends nothing for this long is given up.")
+    max_body: int = Field(64 * 2**20, ge=1024, le=2**30, description="Most bytes of a request's body.")
+    forward_worker: bool = Field(False, description="Tell the provider the worker's name in x-agensh-worker.")
+
+    @model_validator(mode="after")
+    def _check(self) -> GatewaySection:
+        parts = urlsplit(self.base_url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
+            raise ValueError(f"base_url: {self.base_url!r} is not allowed; expected http(s)://HOST[:PORT][/PATH]")
+        if parts.username or parts.password:
+            raise ValueError("base_url: it holds a credential; name it by api_key_env or api_key_file instead")
+        if self.api_key_env and self.api_key_file is not None:
+            raise ValueError("api_key_file: not allowed beside api_key_env; name one of them")
+        named = bool(self.api_key_env) or self.api_key_file is not None
+        if self.auth == "none" and named:
+            raise ValueError('auth: "none" is not allowed when api_key_env or api_key_file names a credential')
+        if self.auth != "none" and not named:
+            raise ValueError('api_key_env: missing; name it or api_key_file, or set auth = "none"')
+        for name, value in self.headers.items():
+            if name.lower() in _CREDENTIAL_HEADERS:
+                raise ValueError(
+                    f"headers: {name!r} is not allowed; name the credential by api_key_env or api_key_file"
+                )
+            if not _HEADER_NAME.fullmatch(name) or not value.isascii() or not value.isprintable():
+                raise ValueError(f"headers: {name!r} is not a header's name, or its value is not printable ASCII")
+        return self
+
+
 class TeamSpec(_Section):
     """A whole team.toml."""
 
@@ -163,6 +217,7 @@ class TeamSpec(_Section):
     clock: ClockSection = ClockSection()
     board: BoardSection = BoardSection()
     delivery: DeliverySection = DeliverySection()
+    gateway: GatewaySection | None = None
 
     @property
     def worker_names(self) -> list[str]:
@@ -232,5 +287,21 @@ def _resolve_paths(spec: TeamSpec, base: Path, *, source: str) -> TeamSpec:
         update={
             "task": spec.task.model_copy(update=updates),
             "worker": spec.worker.model_copy(update={"options": options}),
+            "gateway": _resolve_gateway(spec.gateway, base, source=source),
         }
     )
+
+
+def _resolve_gateway(section: GatewaySection | None, base: Path, *, source: str) -> GatewaySection | None:
+    if section is None:
+        return None
+    updates: dict[str, Path] = {}
+    for key in ("api_key_file", "prices"):
+        value: Path | None = getattr(section, key)
+        if value is None:
+            continue
+        resolved = (base / value.expanduser()).resolve()
+        if not resolved.is_file():
+            raise SpecError(f"{source}: gateway.{key}: {str(value)!r} does not exist (looked for {resolved}).")
+        updates[key] = resolved
+    return section.model_copy(update=updates)

@@ -109,6 +109,8 @@ def launch(info: RunInfo, space: Workspace, secrets: WorkerSecrets) -> WorkerLau
         effort=options.effort,
         max_prompt_tokens=options.max_prompt_tokens,
         max_output_tokens=options.max_output_tokens,
+        model_url=info.urls.gateway,
+        model_key=secrets.gateway_key,
         options=options.options,
         env=environment(info, space, secrets),
     )

@@ -17,6 +17,7 @@ from agensh.cli.progress import Progress
 from agensh.cli.showing import print_report
 from agensh.clock import SystemClock
 from agensh.errors import AgenshError
+from agensh.gateway.credential import read_credential
 from agensh.launch.create import create_run
 from agensh.launch.local import LocalRun
 from agensh.launch.lock import running_launcher
@@ -53,6 +54,8 @@ def start(spec_file: Path, overrides: dict[str, object], root: Path, checkpoints
         raise AgenshError("git is not installed; `agensh doctor` lists what a run needs.")
     spec = load_spec(spec_file, overrides)
     adapter_class(spec.worker.harness).check(spec.task.kind, spec.worker.options)
+    if spec.gateway is not None:
+        read_credential(spec.gateway)  # now, and not when everything else runs
     execute(create_run(spec, root, SystemClock()), checkpoints)
 
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,12 +27,14 @@ class ServiceFailed(AgenshError):
 class Child:
     """One service process of a run."""
 
-    def __init__(self, name: str, run: RunDir, health_url: str, clock: Clock) -> None:
+    def __init__(self, name: str, run: RunDir, health_url: str, clock: Clock, *, without: Collection[str] = ()) -> None:
+        """`without` names variables of this process's environment that the service does not inherit."""
         self.name = name
         self.log = run.logs / f"{name}.jsonl"
         self._run = run
         self._health_url = health_url
         self._clock = clock
+        self._without = frozenset(without)
         self._process: asyncio.subprocess.Process | None = None
 
     @property
@@ -54,6 +56,7 @@ class Child:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                env={name: value for name, value in os.environ.items() if name not in self._without},
                 start_new_session=True,
             )
 

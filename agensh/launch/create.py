@@ -17,13 +17,16 @@ def create_run(spec: TeamSpec, root: Path, clock: Clock, *, hosts: int = 1) -> R
     """Create the run folder below `root` with `run.json` and `secrets.json`; `hosts` node hosts share the workers."""
     now = clock.time()
     run = new_run_dir(root, spec.team.name, now)
-    forge, chat, board, *nodes = (f"http://{HOST}:{port}" for port in free_ports(3 + hosts))
+    forge, chat, board, gateway, *nodes = (f"http://{HOST}:{port}" for port in free_ports(4 + hosts))
+    with_gateway = spec.gateway is not None
     run.write_info(
         RunInfo(
             run_id=run.run_id,
             created_at=now,
             spec=spec,
-            urls=ServiceUrls(forge=forge, chat=chat, board=board, node=nodes[0]),
+            urls=ServiceUrls(
+                forge=forge, chat=chat, board=board, node=nodes[0], gateway=gateway if with_gateway else ""
+            ),
             board=spec.team.name,
             owner=spec.team.name,
             repository="workspace",
@@ -38,6 +41,7 @@ def create_run(spec: TeamSpec, root: Path, clock: Clock, *, hosts: int = 1) -> R
             chat_admin=AdminSecrets(name="agensh-admin", password=secrets.token_urlsafe(24)),
             board_admin=new_token("agadmin"),
             node_admin=new_token("agnode"),
+            gateway_admin=new_token("aggwadmin") if with_gateway else "",
         )
     )
     return run

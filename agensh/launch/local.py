@@ -89,15 +89,24 @@ class LocalRun:
     @asynccontextmanager
     async def _services(self, info: RunInfo) -> AsyncIterator[None]:
         children = [
-            Child("board", self.run, f"{info.urls.board}/healthz", self.clock),
-            Child("forge", self.run, f"{info.urls.forge}/api/healthz", self.clock),
-            Child("chat", self.run, f"{info.urls.chat}/api/v4/system/ping", self.clock),
+            self._child("board", f"{info.urls.board}/healthz", info),
+            self._child("forge", f"{info.urls.forge}/api/healthz", info),
+            self._child("chat", f"{info.urls.chat}/api/v4/system/ping", info),
         ]
+        if info.spec.gateway is not None:
+            children.append(self._child("gateway", f"{info.urls.gateway}/healthz", info))
         await start_all(children, self.watcher.say)
         try:
             yield
         finally:
             await asyncio.shield(stop_all(children))
+
+    def _child(self, name: str, health_url: str, info: RunInfo) -> Child:
+        gateway = info.spec.gateway
+        variable = gateway.api_key_env if gateway is not None else ""
+        # Nobody but the gateway gets the provider's credential, not even as a variable that nobody reads.
+        without = (variable,) if variable and name != "gateway" else ()
+        return Child(name, self.run, health_url, self.clock, without=without)
 
     async def _prepare(self, info: RunInfo) -> None:
         say = self.watcher.say
@@ -110,7 +119,7 @@ class LocalRun:
 
     async def _node(self, info: RunInfo) -> None:
         """Run the node hosts to their end, which is the run's end unless one died or was stopped."""
-        nodes = [Child(place.name, self.run, f"{place.url}/healthz", self.clock) for place in info.places]
+        nodes = [self._child(place.name, f"{place.url}/healthz", info) for place in info.places]
         await start_all(nodes, self.watcher.say)
         self.watcher.say(f"{info.spec.team.workers} workers start, {info.spec.worker.harness}; record: {self.run.path}")
         watching = asyncio.create_task(self._watch(info))

@@ -1,8 +1,8 @@
 """Entry of the processes a local run consists of: `python -m agensh.launch.service NAME RUN_DIR PARENT_PID`.
 
-NAME is `board`, `forge`, `chat`, or the name of one of the run's node hosts. Each reads the run folder for all it
-needs, so no secret stands in an argument or an environment, logs JSON lines to standard error, and ends when the
-launcher ends.
+NAME is `board`, `forge`, `chat`, `gateway`, or the name of one of the run's node hosts. Each reads the run folder for
+all it needs, so no secret stands in an argument or an environment (but for the provider's credential in the gateway's,
+where the spec names a variable), logs JSON lines to standard error, and ends when the launcher ends.
 """
 
 from __future__ import annotations
@@ -63,6 +63,19 @@ def _chat(run: RunDir) -> None:
     serve(run.chat, *_address(run.info().urls.chat), (admin.name, admin.password))
 
 
+def _gateway(run: RunDir) -> None:
+    from agensh.gateway.credential import read_credential
+    from agensh.gateway.server import serve
+
+    info = run.info()
+    section = info.spec.gateway
+    if section is None:
+        raise AgenshError("gateway: the spec of this run has no [gateway] section.")
+    host, port = _address(info.urls.gateway)
+    admin = run.secrets().gateway_admin
+    serve(section, read_credential(section), admin, run.gateway_url, host, port, run_id=info.run_id)
+
+
 def _node(run: RunDir, name: str) -> None:
     import uvloop
 
@@ -86,7 +99,12 @@ def _node(run: RunDir, name: str) -> None:
         runner.run(host())
 
 
-_SERVICES: dict[str, Callable[[RunDir], None]] = {"board": _board, "forge": _forge, "chat": _chat}
+_SERVICES: dict[str, Callable[[RunDir], None]] = {
+    "board": _board,
+    "forge": _forge,
+    "chat": _chat,
+    "gateway": _gateway,
+}
 
 
 def main(arguments: list[str]) -> int:

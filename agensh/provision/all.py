@@ -14,6 +14,7 @@ from agensh.clients.http import new_http_client
 from agensh.provision.board import provision_board
 from agensh.provision.chat import provision_chat
 from agensh.provision.forge import provision_forge
+from agensh.provision.gateway import provision_gateway
 from agensh.provision.job import Job
 from agensh.rundir import RunDir, RunInfo, RunSecrets
 
@@ -38,6 +39,8 @@ async def provision(
         await provision_forge(job)
         await provision_chat(job)
         await provision_board(job)
+        if info.spec.gateway is not None:
+            await provision_gateway(job)
         return job.secrets
     finally:
         if http is None:

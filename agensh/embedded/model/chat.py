@@ -18,7 +18,7 @@ from agensh.embedded.model.conversation import (
     Said,
     ToolSpec,
     Wire,
-    known_length,
+    fresh_length,
     plain,
     tool,
 )
@@ -49,7 +49,7 @@ class ChatCompletions(Speech):
             tuple(items),
             tuple(_tool(row) for row in body.get("tools") or []),
             bool(body.get("stream")),
-            known=known_length(rows, [row["role"] == "assistant" for row in rows]),
+            fresh=fresh_length(rows, [row["role"] == "assistant" for row in rows]),
             effort=str(body.get("reasoning_effort") or ""),
         )
 

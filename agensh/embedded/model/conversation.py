@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
@@ -71,13 +71,18 @@ class Conversation:
     stream: bool = False
     size: int = 0
     """Characters of the request."""
-    known: int = 0
-    """Characters up to the end of what the model said last, which a provider's prefix cache has."""
+    fresh: int | None = None
+    """Characters of what came after the model's last words; None when it has said nothing yet."""
     effort: str = ""
     worker: str = ""
     """The handle, when a gateway tells it."""
     caller: str = ""
     """Tells callers apart: the worker, else the credential's digest."""
+
+    @property
+    def known(self) -> int:
+        """Characters that a provider's prefix cache has: all up to the model's last words."""
+        return 0 if self.fresh is None else max(0, self.size - self.fresh)
 
     def since(self, index: int) -> int:
         """Return how many tool calls were made after the item at `index`."""
@@ -181,7 +186,9 @@ def tool(name: object, schema: object, *, namespace: str = "", custom: bool = Fa
     return ToolSpec(str(name), shape.get("properties") or {}, tuple(shape.get("required") or ()), namespace, custom)
 
 
-def known_length(items: Iterable[object], spoken: Sequence[bool]) -> int:
-    """Return the length, as JSON, of all items up to the last one that the model spoke."""
-    end = max((index for index, model in enumerate(spoken) if model), default=-1)
-    return sum(len(json.dumps(item)) for item in list(items)[: end + 1])
+def fresh_length(items: Sequence[object], spoken: Sequence[bool]) -> int | None:
+    """Return the length, as JSON, of the items after the last one that the model spoke; None when there is none."""
+    if not any(spoken):
+        return None
+    last = max(index for index, model in enumerate(spoken) if model)
+    return sum(len(json.dumps(item, separators=(",", ":"), ensure_ascii=False)) for item in items[last + 1 :])

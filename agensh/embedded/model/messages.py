@@ -16,7 +16,7 @@ from agensh.embedded.model.conversation import (
     Returned,
     Said,
     Wire,
-    known_length,
+    fresh_length,
     plain,
     tool,
 )
@@ -46,7 +46,7 @@ class Messages(Speech):
             tuple(items),
             tuple(tool(row.get("name"), row.get("input_schema")) for row in body.get("tools") or []),
             bool(body.get("stream")),
-            known=known_length(rows, [row["role"] == "assistant" for row in rows]),
+            fresh=fresh_length(rows, [row["role"] == "assistant" for row in rows]),
             effort=str((body.get("output_config") or {}).get("effort") or ""),
         )
 

@@ -18,7 +18,7 @@ from agensh.embedded.model.conversation import (
     Said,
     ToolSpec,
     Wire,
-    known_length,
+    fresh_length,
     plain,
     tool,
 )
@@ -56,7 +56,7 @@ class Responses(Speech):
             tuple(items),
             tuple(_tools(offered)),
             bool(body.get("stream")),
-            known=known_length(rows, spoken),
+            fresh=fresh_length(rows, spoken),
             effort=str((body.get("reasoning") or {}).get("effort") or ""),
         )
 

@@ -1,0 +1,38 @@
+"""Running the gateway: one uvicorn on the loopback address by default, stopped cleanly by SIGTERM or Ctrl-C."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from agensh.clock import SystemClock
+from agensh.gateway.app import Gateway, create_app
+from agensh.serving import make_server, open_socket
+from agensh.spec import GatewaySection
+
+
+def serve(
+    section: GatewaySection,
+    credential: str,
+    admin: str,
+    database: str,
+    host: str,
+    port: int,
+    *,
+    run_id: str = "",
+    announce: Callable[[int], None] = lambda port: None,
+) -> None:
+    """Serve until SIGTERM or SIGINT; UsageError when the port is in use.
+
+    `announce` is told the port once the socket is bound.
+    """
+    with open_socket(host, port, "gateway") as listening:
+        gateway = Gateway(section, credential, admin, database, SystemClock())
+        # A cut answer is the provider's doing, and the exchange has said so; the server would call it an error of ours.
+        logging.getLogger("uvicorn.error").addFilter(_not_about_cuts)
+        announce(listening.getsockname()[1])
+        make_server(create_app(gateway, run_id), gateway.stop, ws="none").run(sockets=[listening])
+
+
+def _not_about_cuts(record: logging.LogRecord) -> bool:
+    return "without completing response" not in record.getMessage()

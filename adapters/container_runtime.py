@@ -8,6 +8,7 @@ container's process namespace, so that ending a CLI ends all of the worker's pro
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import struct
 from collections.abc import Mapping, Sequence
@@ -96,10 +97,12 @@ class ContainerRuntime:
             # Left by an earlier run of the project: its folders are another run's.
             container.remove(force=True)
             container = self._create(name, worker, folder)
-        if container.status != "running":
-            container.start()  # after a death of its own, a kill, or a reboot
-        else:
+        if container.status == "running":
             container.exec_run(["sh", "-c", "kill -KILL -1"], user=WORKER_USER)
+        # Now no process of the worker runs that could move a link into the way.
+        _give_to_worker(folder)
+        if container.status != "running":
+            container.start()  # after its making, a death of its own, a kill, or a reboot
         return str(container.id)
 
     def _create(self, name: str, worker: str, folder: Path) -> Any:
@@ -294,6 +297,16 @@ def remove_containers(client: docker.DockerClient, project: str) -> int:
         with suppress(NotFound):
             container.remove(force=True, v=True)
     return len(found)
+
+
+def _give_to_worker(folder: Path) -> None:
+    """Make the worker the owner of what this process, as root, has put into its folders."""
+    if os.geteuid() != 0:
+        return
+    for inside, folders, files in os.walk(folder):
+        for path in (inside, *(os.path.join(inside, name) for name in (*folders, *files))):
+            if os.lstat(path).st_uid == 0:
+                os.chown(path, UID, UID, follow_symlinks=False)
 
 
 def _reason(error: Exception) -> str:

@@ -183,7 +183,7 @@ class NodeHost:
                     spec,
                     name,
                     clone_url=clone_url(self._info),
-                    reference=str(spec.task.reference or ""),
+                    reference=self._info.reference,
                     goal=goal,
                 ),
                 adapter=self._adapter_class(launch(self._info, space, secrets), runtime, self._clock),

@@ -44,6 +44,10 @@ class Record:
     sessions: Sequence[Row] = field(default=())
 
 
+RUNTIME_COPY = "runtime.json"
+"""In `record/`: what a runtime database that is not in the run folder held when the record was collected."""
+
+
 async def load_record(run: RunDir) -> Record:
     """Read the record of a run folder; UsageError when it is none."""
     info = run.info()
@@ -53,15 +57,11 @@ async def load_record(run: RunDir) -> Record:
         file = folder / f"{name}.json"
         return json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
 
-    tables: dict[str, list[Row]] = {}
-    if (run.path / "runtime.sqlite3").exists():
-        engine = open_engine(run.runtime_url, pool_size=1)
-        try:
-            async with engine.connect() as connection:
-                for name, query in _QUERIES.items():
-                    tables[name] = await _rows(connection, query)
-        finally:
-            await engine.dispose()
+    copy = folder / RUNTIME_COPY
+    if copy.exists():
+        tables: dict[str, list[Row]] = json.loads(copy.read_text(encoding="utf-8"))
+    else:
+        tables = await read_runtime(run) if (run.path / "runtime.sqlite3").exists() else {}
     runs = tables.pop("runs", [])
     state = runs[0] if runs else {}
     return Record(
@@ -77,6 +77,16 @@ async def load_record(run: RunDir) -> Record:
         grades=load_grades(run),
         **tables,
     )
+
+
+async def read_runtime(run: RunDir) -> dict[str, list[Row]]:
+    """Read what the node hosts recorded from the run's runtime database."""
+    engine = open_engine(run.runtime_url, pool_size=1)
+    try:
+        async with engine.connect() as connection:
+            return {name: await _rows(connection, query) for name, query in _QUERIES.items()}
+    finally:
+        await engine.dispose()
 
 
 _QUERIES = {

@@ -19,7 +19,7 @@ from typing import Any
 
 import docker
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
-from docker.types import Mount, Ulimit
+from docker.types import LogConfig, Mount, Ulimit
 
 from adapters.base import HarnessUnavailable
 from adapters.runtime import LINE_LIMIT
@@ -129,9 +129,9 @@ class ContainerRuntime:
                 memswap_limit=plan.memory or None,
                 nano_cpus=int(plan.cpus * 1e9) or None,
                 pids_limit=plan.pids,
-                ulimits=[Ulimit(name="core", soft=0, hard=0), Ulimit(name="nofile", soft=65_536, hard=65_536)],
+                ulimits=[Ulimit(name="core", soft=0, hard=0)],
                 labels={LABEL: plan.project, WORKER_LABEL: worker, "agensh.run": plan.run_id},
-                log_config={"type": "json-file", "config": {"max-size": "1m", "max-file": "1"}},
+                log_config=LogConfig(type=LogConfig.types.JSON, config={"max-size": "1m", "max-file": "1"}),
             )
         except ImageNotFound as error:
             raise HarnessUnavailable(
@@ -179,8 +179,8 @@ class ContainerProcess:
             user=WORKER_USER,
         )
         self._exec = str(made["Id"])
-        answer = api.exec_start(self._exec, socket=True)
-        # The answer's own object closes its connection when it is collected.
+        # Over a Unix socket the answer is a SocketIO, which closes its connection when it is collected.
+        answer: Any = api.exec_start(self._exec, socket=True)
         raw: socket.socket = answer._sock.dup()
         return raw
 
@@ -254,8 +254,7 @@ class ContainerProcess:
             if await self._signal("TERM"):
                 try:
                     async with asyncio.timeout(grace):
-                        while await self._signal("0"):
-                            await asyncio.sleep(_POLL)
+                        await self._all_gone()
                 except TimeoutError:
                     await self._signal("KILL")
             if self._writer is not None:
@@ -263,6 +262,13 @@ class ContainerProcess:
             if self._pump is not None:
                 self._pump.cancel()
                 await asyncio.wait({self._pump})
+
+    async def _all_gone(self) -> None:
+        # The engine tells nobody of the end of what an exec has started, so it is asked.
+        alive = True
+        while alive:
+            await asyncio.sleep(_POLL)
+            alive = await self._signal("0")
 
     async def _signal(self, name: str) -> bool:
         """Send a signal to all of the worker's processes; say whether there was any."""
@@ -304,8 +310,8 @@ def _give_to_worker(folder: Path) -> None:
     if os.geteuid() != 0:
         return
     for inside, folders, files in os.walk(folder):
-        for path in (inside, *(os.path.join(inside, name) for name in (*folders, *files))):
-            if os.lstat(path).st_uid == 0:
+        for path in (Path(inside), *(Path(inside, name) for name in (*folders, *files))):
+            if path.lstat().st_uid == 0:
                 os.chown(path, UID, UID, follow_symlinks=False)
 
 

@@ -73,7 +73,9 @@ class NodeHost:
         backends: Backends,
         place: NodePlace | None = None,
         grace: float = STOP_GRACE,
+        bind: str = "",
     ) -> None:
+        """`bind` is where to listen when that is not the host of the place's URL, as in a container."""
         self._run = run
         self._info = info
         self._secrets = secrets
@@ -84,6 +86,7 @@ class NodeHost:
         self._backends = backends
         self._place = place or info.places[0]
         self._grace = grace
+        self._bind = bind
         self._stopping = asyncio.Event()
         self._lanes: list[Writer] = []
         """Each worker writes through one of them; SQLite has a single one, for it takes one writer at a time."""
@@ -122,7 +125,7 @@ class NodeHost:
             app.router.routes.extend(
                 status_routes(self.routers, self._secrets.node_admin, self._info.run_id, status.read)
             )
-            async with _listening(app, self._place.url):
+            async with _listening(app, self._place.url, self._bind):
                 await self._work(shared)
         if run_clock.left(self._clock.time()) <= 0:
             await self._set_state(writer, "finished")
@@ -284,6 +287,7 @@ async def run_node(
     clock: Clock,
     backends: Backends,
     place: NodePlace | None = None,
+    bind: str = "",
 ) -> None:
     """Run the share of `run`'s workers that belongs to `place` (the first by default) on this machine.
 
@@ -301,6 +305,7 @@ async def run_node(
         workers=info.workers_of(place),
         backends=backends,
         place=place,
+        bind=bind,
     )
     await host.run()
 
@@ -327,9 +332,9 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def _listening(app: Starlette, url: str) -> AsyncIterator[None]:
+async def _listening(app: Starlette, url: str, bind: str) -> AsyncIterator[None]:
     parts = urlsplit(url)
-    host, port = parts.hostname or "127.0.0.1", parts.port or 80
+    host, port = bind or parts.hostname or "127.0.0.1", parts.port or 80
     bound = open_socket(host, port, "node host")
     config = uvicorn.Config(
         app,

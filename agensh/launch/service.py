@@ -25,11 +25,14 @@ from agensh.launch.parent import end_with_parent
 from agensh.logs import set_up_logging
 from agensh.rundir import RunDir, RunInfo
 
+BIND = "AGENSH_BIND"
+"""Variable that says where to listen, in a container, whose name others use as the host of its URL."""
+
 
 def _address(url: str) -> tuple[str, int]:
-    """Return where to listen for `url`; in a container, whose name others use, AGENSH_BIND says where."""
+    """Return where to listen for `url`."""
     parts = urlsplit(url)
-    return os.environ.get("AGENSH_BIND") or parts.hostname or "127.0.0.1", parts.port or 80
+    return os.environ.get(BIND) or parts.hostname or "127.0.0.1", parts.port or 80
 
 
 def _board(run: RunDir) -> None:
@@ -94,7 +97,13 @@ def _node(run: RunDir, name: str) -> None:
         place = info.place(name)
         backends = ServiceBackends(info, run.secrets(), clock, workers=place.count)
         await run_node(
-            run, adapter_factory=adapter_class, runtime=_runtime(run, info), clock=clock, backends=backends, place=place
+            run,
+            adapter_factory=adapter_class,
+            runtime=_runtime(run, info),
+            clock=clock,
+            backends=backends,
+            place=place,
+            bind=os.environ.get(BIND, ""),
         )
         if info.containers is not None:
             from agensh.launch.compose.ending import finish

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from adapters.container_runtime import connect, remove_containers
 from agensh.errors import AgenshError
-from agensh.launch.compose.grading import grade_in_containers
 from agensh.identity import write_private_json
+from agensh.launch.compose.grading import grade_in_containers
+from agensh.launch.compose.project import ENDED
 from agensh.launch.export import export_submission
 from agensh.launch.local import write_report
 from agensh.provision.all import provision
@@ -60,6 +61,7 @@ async def finish(run: RunDir, info: RunInfo) -> None:
         log.error("grading failed", extra={"error": str(error)})
     report = build_report(await load_record(run))
     write_report(run, report)
+    (run.path / ENDED).touch()
     log.info("run is finished", extra={"report": json.dumps(report.to_json())[:2000]})
     give_back(run)
 
@@ -78,7 +80,7 @@ def give_back(run: RunDir) -> None:
     for folder, folders, files in os.walk(run.path):
         if Path(folder) == run.path:
             folders[:] = [name for name in folders if run.path / name != skipped]
-        for path in (folder, *(os.path.join(folder, name) for name in files)):
+        for path in (Path(folder), *(Path(folder, name) for name in files)):
             os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 

@@ -18,7 +18,7 @@ from docker.errors import ImageNotFound
 import agensh
 from agensh.errors import AgenshError, UsageError
 
-POOL = ipaddress.ip_network("10.213.0.0/16")
+POOL = ipaddress.IPv4Network("10.213.0.0/16")
 """Where the networks of projects are cut from; AGENSH_NETWORKS names another one."""
 _BLOCK = 23
 """Prefix of one project's share: 254 addresses for workers, and two small networks."""
@@ -91,7 +91,7 @@ class Compose:
 def _environment(more: Mapping[str, str]) -> dict[str, str]:
     # Variables of the person's shell must not change a project whose values stand in its own file.
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("AGENSH_", "COMPOSE_"))}
-    return kept | {"COMPOSE_IGNORE_ORPHANS": "true", **{name: value for name, value in more.items() if value}}
+    return kept | {name: value for name, value in more.items() if value}
 
 
 def choose_subnets(client: docker.DockerClient, project: str, pool: str | None = None) -> Subnets:
@@ -103,7 +103,7 @@ def choose_subnets(client: docker.DockerClient, project: str, pool: str | None =
         subnets = [config.get("Subnet", "") for config in (network.attrs["IPAM"].get("Config") or [])]
         if network.name in {f"{project}_{part}" for part in ("backend", "egress", "team")} and subnets:
             mine[network.name.removeprefix(f"{project}_")] = subnets[0]
-        taken += [ipaddress.ip_network(subnet) for subnet in subnets if subnet and ":" not in subnet]
+        taken += [ipaddress.IPv4Network(subnet) for subnet in subnets if subnet and ":" not in subnet]
     if len(mine) == 3:
         return Subnets(**mine)
     for block in base.subnets(new_prefix=_BLOCK):

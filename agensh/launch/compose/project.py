@@ -32,6 +32,8 @@ URLS = ServiceUrls(
 """Where the services answer inside the project's networks."""
 ADMIN = "agensh-admin"
 ENV_FILE = "compose.env"
+ENDED = "ended"
+"""File of a run folder that says: its time is over and the report is written, or its data was removed."""
 PLAYBOOK = "playbook"
 """Folder of the task's files that workers of the scripted harness see."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from docker.errors import APIError
@@ -22,8 +21,8 @@ from agensh.launch.compose.engine import (
     has_image,
 )
 from agensh.launch.compose.forge_admin import ensure_forge_admin
-from agensh.launch.compose.project import SCRIPTED_IMAGE, SERVICE_IMAGE, write_compose_env
-from agensh.rundir import RunDir, RunInfo
+from agensh.launch.compose.project import ENDED, SCRIPTED_IMAGE, SERVICE_IMAGE, write_compose_env
+from agensh.rundir import RunDir
 
 SERVICES = ("mysql", "postgres", "gitea", "mattermost", "board")
 PORTS = {"AGENSH_PORT_GITEA": 3000, "AGENSH_PORT_MATTERMOST": 8065, "AGENSH_PORT_BOARD": 8660}
@@ -36,17 +35,17 @@ _LOOK = 0.5  # seconds between two looks
 Say = Callable[[str], None]
 
 
-@dataclass(slots=True)
 class Stack:
     """One project on this box."""
 
-    run: RunDir
-    say: Say
-    environment: Mapping[str, str]
-
-    def __post_init__(self) -> None:
-        self.info: RunInfo = self.run.info()
-        assert self.info.containers is not None
+    def __init__(self, run: RunDir, say: Say, environment: Mapping[str, str]) -> None:
+        """AgenshError when the run was not made for containers, or the engine does not answer."""
+        self.run = run
+        self.say = say
+        self.environment = environment
+        self.info = run.info()
+        if self.info.containers is None:
+            raise AgenshError(f"{run.run_id} does not run in containers; `agensh resume` continues it.")
         self.containers = self.info.containers
         self.project = self.containers.project
         self.client = connect()
@@ -121,14 +120,16 @@ class Stack:
         compose = self.compose()
         remove_containers(self.client, self.project)
         compose.call("down", "-v", "--remove-orphans", "-t", "10", profiles=["gateway", "provision", "node"])
+        # Its data is gone: the next `up` starts a run of its own.
+        (self.run.path / ENDED).touch()
 
     def _check(self) -> None:
         compose_command()
         free = shutil.disk_usage(self.run.path).free
         if free < MIN_FREE:
             raise AgenshError(
-                f"disk: {free / 2**30:.1f} GiB are free in {self.run.path.parent}; a team needs {MIN_FREE / 2**30:.0f}. "
-                "Free some, or name another folder with --runs."
+                f"disk: {free / 2**30:.1f} GiB are free in {self.run.path.parent}, and a team needs "
+                f"{MIN_FREE / 2**30:.0f}. Free some, or name another folder with --runs."
             )
         running = {name for name in SERVICES if self._running(name) is not None}
         if not running:
@@ -149,9 +150,7 @@ class Stack:
                 build_image(name, "service.Dockerfile", arguments=arguments, context=root)
             elif name == SCRIPTED_IMAGE:
                 self.say(f"building {name}")
-                build_image(
-                    name, "service.Dockerfile", target="worker-scripted", arguments=arguments, context=root
-                )
+                build_image(name, "service.Dockerfile", target="worker-scripted", arguments=arguments, context=root)
             else:
                 from agensh.launch.compose.worker_image import build_worker_image
 
@@ -214,4 +213,3 @@ class Stack:
     def _name(self, service: str) -> str:
         container = self._find(service)
         return str(container.name) if container is not None else service
-

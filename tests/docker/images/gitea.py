@@ -1,4 +1,4 @@
-"""`gitea web` and `gitea admin user create|change-password`, as far as provisioning uses them, over the embedded forge."""
+"""`gitea web` and `gitea admin user create|change-password` over the embedded forge, as far as provisioning uses them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def change(options: argparse.Namespace) -> int:
     try:
         if options.words[2] == "create":
             if await database.read(lambda tx: users.by_name(tx, options.username)) is not None:
-                print(f"Command error: CreateUser: user already exists [name: {options.username}]")
+                sys.stdout.write(f"Command error: CreateUser: user already exists [name: {options.username}]" + "\n")
                 return 1
             await database.write(
                 lambda tx: users.create(
@@ -59,10 +59,10 @@ async def change(options: argparse.Namespace) -> int:
                     must_change_password=options.must_change_password != "false",
                 )
             )
-            print(f"New user '{options.username}' has been successfully created!")
+            sys.stdout.write(f"New user '{options.username}' has been successfully created!" + "\n")
         else:
             await database.write(lambda tx: tx.update("users", "name", options.username, password=stored))
-            print(f"{options.username}'s password has been successfully updated!")
+            sys.stdout.write(f"{options.username}'s password has been successfully updated!" + "\n")
     finally:
         database.close()
     return 0

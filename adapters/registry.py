@@ -8,6 +8,8 @@ from adapters.base import Adapter
 from agensh.errors import UsageError
 
 _ADAPTERS = {
+    "claude-code": ("adapters.claude_code.adapter", "ClaudeCodeAdapter"),
+    "codex": ("adapters.codex.adapter", "CodexAdapter"),
     "rehearsal": ("adapters.rehearsal", "RehearsalAdapter"),
     "scripted": ("adapters.scripted.adapter", "ScriptedAdapter"),
 }

@@ -9,6 +9,7 @@ import anthropic
 import openai
 import pytest
 
+from agensh.embedded.model import PRICES
 from tests.support.gateway import ONE, Served, serving_gateway
 from tests.support.scripted_model import scripted_model
 
@@ -35,10 +36,8 @@ async def test_responses(tmp_path: Path) -> None:
         to_openai(served) as client,
     ):
         tool: Any = {"type": "function", "name": "look", "parameters": TOOL["schema"], "strict": False}
-        kinds = []
         async with client.responses.stream(model="scripted", input="[[text: Hello there]]", tools=[tool]) as stream:
-            async for event in stream:
-                kinds.append(event.type)
+            kinds = [event.type async for event in stream]
             final = await stream.get_final_response()
         assert final.output_text == "Hello there"
         assert (kinds[0], kinds[-1]) == ("response.created", "response.completed")
@@ -130,7 +129,9 @@ async def test_their_errors_are_theirs(
 async def test_a_spent_budget_is_an_error_that_their_clients_do_not_try_again(tmp_path: Path) -> None:
     async with (
         scripted_model() as model,
-        serving_gateway(tmp_path, f"{model.url}/v1", auth="none", api_key_env="", worker_budget_usd=1e-9) as served,
+        serving_gateway(
+            tmp_path, f"{model.url}/v1", auth="none", api_key_env="", worker_budget_usd=1e-9, prices=PRICES
+        ) as served,
         to_openai(served).with_options(max_retries=5) as one,
         to_anthropic(served).with_options(max_retries=5) as other,
     ):

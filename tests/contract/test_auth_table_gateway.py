@@ -10,6 +10,7 @@ import pytest
 
 from agensh.clock import SystemClock
 from agensh.gateway.app import WORKER_ROUTES, Gateway, create_app
+from agensh.urls import sqlite_url
 from tests.support.gateway import ADMIN, CREDENTIAL, ONE, TWO, Served, section, serving_gateway
 from tests.support.provider import provider, usual
 from tests.support.routes import filled, routes_of
@@ -28,8 +29,9 @@ ADMIN_MISSING = "Send `Authorization: Bearer <admin token of the gateway>`."
 ADMIN_OTHERS = "This needs the gateway's admin token; yours is a worker's key."
 
 
-async def test_every_route_is_in_the_table() -> None:
-    gateway = Gateway(section("http://127.0.0.1:9/v1"), "", "", "sqlite+aiosqlite://", SystemClock())
+async def test_every_route_is_in_the_table(tmp_path: Path) -> None:
+    database = sqlite_url(tmp_path / "gateway.sqlite3")
+    gateway = Gateway(section("http://127.0.0.1:9/v1"), "", "", database, SystemClock())
     routes = routes_of(create_app(gateway))
     await gateway.ledger.dispose()
     assert set(routes) == set(ACCESS), "a route of the gateway is missing from ACCESS: say who may call it"

@@ -119,10 +119,13 @@ async def test_their_errors_are_theirs(
         to_anthropic(served) as other,
     ):
         prompt: Any = [{"role": "user", "content": f"[[err: {status}x9]]"}]
+        # The scripted model takes a request without tools for a question beside the work.
+        functions: Any = [{"type": "function", "function": {"name": "look", "parameters": TOOL["schema"]}}]
+        tools: Any = [{"name": "look", "input_schema": TOOL["schema"]}]
         with pytest.raises(of_openai):
-            await one.chat.completions.create(model="scripted", messages=prompt, stream=True)
+            await one.chat.completions.create(model="scripted", messages=prompt, tools=functions, stream=True)
         with pytest.raises(of_anthropic):
-            await other.messages.create(model="scripted", messages=prompt, max_tokens=5)
+            await other.messages.create(model="scripted", messages=prompt, tools=tools, max_tokens=5)
         assert {(row["state"], row["status"]) for row in await served.rows()} == {("failed", status)}
 
 

@@ -7,7 +7,7 @@ HARNESS ?= scripted
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test chaos bench lint format lock clean
+.PHONY: help setup demo demos test chaos bench lint format lock clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 12
@@ -30,6 +30,9 @@ test: $(STAMP)  ## Run the whole test suite
 
 chaos: $(STAMP)  ## The chaos suite, long, three times in a row (CHAOS="-k disk" picks)
 	for round in 1 2 3; do AGENSH_CHAOS=long $(BIN)/python -m pytest tests/chaos -n 2 --dist worksteal $(CHAOS) || exit 1; done
+
+demos: $(STAMP)  ## The demo with each real CLI, minutes each (make test runs the shortest)
+	AGENSH_DEMOS=all $(BIN)/python -m pytest tests/e2e/test_demo_cli.py
 
 bench: $(STAMP)  ## Measure against floors of the same run (BENCH="--only NAME --seconds 3"); writes build/bench.json
 	$(BIN)/python -m tests.load $(BENCH)

@@ -32,6 +32,7 @@ from agensh.ratelimit import Rate
 from agensh.rundir import NodePlace, RunDir, RunInfo, RunSecrets
 from agensh.serving import keep_loaded, open_socket
 from router.backends import Backends
+from router.budget import BudgetWatch
 from router.dispatcher import Cooldown, Limits
 from router.feed import BoardFeed
 from router.intake import write_cursors
@@ -144,6 +145,10 @@ class NodeHost:
                 background.create_task(shared.feed.run()),
                 background.create_task(self._save_positions(shared.writer)),
             ]
+            usage = self._backends.usage()
+            if usage is not None:
+                queues = {name: router.queue for name, router in self.routers.items()}
+                helpers.append(background.create_task(BudgetWatch(usage, queues, clock).run()))
             if self._own_process:
                 helpers.append(background.create_task(self._keep_started()))
             async with asyncio.TaskGroup() as group:

@@ -102,9 +102,9 @@ def _provider(launch: WorkerLaunch) -> Table:
 def _toml(table: Table, path: tuple[str, ...] = ()) -> str:
     """Return a table of strings, numbers, booleans, lists of strings and tables as TOML."""
     plain = {key: value for key, value in table.items() if not isinstance(value, Mapping)}
-    lines = [f"{_key(key)} = {json.dumps(value, ensure_ascii=False)}" for key, value in plain.items()]
+    lines = [f"{_quoted(key)} = {_quoted(value)}" for key, value in plain.items()]
     if path and plain:
-        lines.insert(0, f"[{'.'.join(map(_key, path))}]")
+        lines.insert(0, f"[{'.'.join(map(_quoted, path))}]")
     text = "\n".join(lines) + "\n" if lines else ""
     for key, value in table.items():
         if isinstance(value, Mapping):
@@ -112,5 +112,6 @@ def _toml(table: Table, path: tuple[str, ...] = ()) -> str:
     return text
 
 
-def _key(key: str) -> str:
-    return json.dumps(key, ensure_ascii=False)
+def _quoted(value: object) -> str:
+    # JSON's strings are TOML's but for one character.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -189,7 +189,7 @@ async def test_a_connection_kept_too_long_repeats_nothing(tmp_path: Path) -> Non
         shown = await call(client, "nothing")
         assert all(words in shown for words in told)
         # The server closes the idle connection; what it carried had arrived.
-        await asyncio.sleep(KEEP_ALIVE * 1.2)
+        await until(lambda: not host.proxy.open, "the server closed the connection")
         assert "[agensh notices]" not in await call(client, "nothing")
 
 

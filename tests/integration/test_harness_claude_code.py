@@ -25,12 +25,12 @@ class TestClaudeCode(HarnessCases):
     options: ClassVar[Mapping[str, str]] = {"stall_seconds": "10"}
     hides_key: ClassVar[bool] = False
 
-    async def remembers(self, stage: Stage, phrase: str) -> None:
+    async def written_down(self, stage: Stage, words: str) -> None:
         """See HarnessCases: it writes its transcript ten times a second."""
         folder = stage.launch.home / ".claude" / "projects"
 
         def written() -> bool:
-            return any(phrase in path.read_text() for path in folder.rglob("*.jsonl"))
+            return any(words in path.read_text() for path in folder.rglob("*.jsonl"))
 
         await until(written, LIMIT)
 

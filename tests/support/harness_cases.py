@@ -46,6 +46,8 @@ class HarnessCases:
     """One that the CLI passes on as it is; empty: it passes none on."""
     options: ClassVar[Mapping[str, str]] = {}
     """`worker.options` of all cases: few retries, a short wait for a stalled stream."""
+    errors: ClassVar[Mapping[str, Outcome]] = ERRORS
+    """The provider's errors and what each is; with a wait that is short where the CLI's own is long."""
     context_error: ClassVar[str] = "400 code=context_length_exceeded"
     """The provider's error for a full context window."""
     tells_retry_after: ClassVar[bool] = False
@@ -81,6 +83,9 @@ class HarnessCases:
         """Return a stage with our own endpoint."""
         async with staging() as stage:
             yield stage
+
+    async def written_down(self, stage: Stage, words: str) -> None:
+        """Wait until the CLI has what it was told on the disk; for one that writes late."""
 
     # Turns
 
@@ -190,7 +195,7 @@ class HarnessCases:
             await until(lambda: bool(stage.running(f"tail -f {forever}")), LIMIT)
         else:
             await asyncio.wait_for(stage.tools.holding.wait(), LIMIT)
-        await self.remembers(stage, "Killed.")
+        await self.written_down(stage, "Killed.")
         stage.kill()
         end = await turn
         assert end.outcome is Outcome.CRASHED
@@ -253,7 +258,7 @@ class HarnessCases:
     async def test_errors_of_the_provider(self, stage: Stage) -> None:
         await stage.open()
         found: dict[str, Outcome] = {}
-        for error in ERRORS:
+        for error in self.errors:
             end = await stage.turn(f"[[err: {error}]]")
             found[error] = end.outcome
             assert end.reason
@@ -262,7 +267,7 @@ class HarnessCases:
             # The session goes on once the provider does.
             after = await stage.turn("[[text: BACK]]")
             assert (error, after.outcome, after.reason) == (error, Outcome.COMPLETED, "")
-        assert found == ERRORS
+        assert found == self.errors
 
     async def test_a_full_context_window(self, stage: Stage) -> None:
         await stage.open()
@@ -323,10 +328,6 @@ class HarnessCases:
         assert (stage.launch.work / "here").read_text().strip() == str(stage.launch.work)
         known = {"home", "work", "tmp", "cli.log", "forever"}
         assert {path.name for path in stage.folder.iterdir()} <= known
-
-    async def remembers(self, stage: Stage, phrase: str) -> None:
-        """Wait until the CLI has written down what it was told; at once unless a subclass knows better."""
-        del stage, phrase
 
     @staticmethod
     def _forever(stage: Stage) -> Path:

@@ -16,7 +16,10 @@ from agensh.spec import TeamSpec, parse_spec
 PAGE = (Path(__file__).parents[2] / "docs" / "harnesses.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 BLOCKS = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-TASK: dict[str, Any] = {"team": {"name": "demo", "workers": 1}, "task": {"kind": "repo", "goal": "x", "acceptance": "x"}}
+TASK: dict[str, Any] = {
+    "team": {"name": "demo", "workers": 1},
+    "task": {"kind": "repo", "goal": "x", "acceptance": "x"},
+}
 
 
 def spec_of(block: str) -> TeamSpec:
@@ -42,9 +45,7 @@ def test_every_team_toml_is_one(block: str) -> None:
 
 def test_every_tested_version_is_named() -> None:
     for package in TESTED:
-        for version in package.versions:
-            assert f"{package.name}` {version}" in PAGE or f"{package.name}@{version}" in PAGE or version in PAGE
-            assert package.name in PAGE
+        assert {package.name, *package.versions} <= {word for word in (package.name, *package.versions) if word in PAGE}
 
 
 def test_every_provider_is_there() -> None:

@@ -33,9 +33,9 @@ from agensh.rundir import NodePlace, RunDir, RunInfo, RunSecrets
 from agensh.serving import keep_loaded, open_socket
 from router.backends import Backends
 from router.budget import BudgetWatch
+from router.cursors import write_cursors
 from router.dispatcher import Cooldown, Limits
 from router.feed import BoardFeed
-from router.intake import write_cursors
 from router.leftovers import end_leftovers
 from router.lock import node_lock
 from router.mcp.server import create_mcp_app

@@ -78,8 +78,12 @@ class NodeHost:
         place: NodePlace | None = None,
         grace: float = STOP_GRACE,
         own_process: bool = False,
+        bind: str = "",
     ) -> None:
-        """`own_process` says that the process is there for this host alone."""
+        """`own_process` says that the process is there for this host alone.
+
+        `bind` is where to listen when that is not the host of the place's URL, as in a container.
+        """
         self._own_process = own_process
         self._run = run
         self._info = info
@@ -91,6 +95,7 @@ class NodeHost:
         self._backends = backends
         self._place = place or info.places[0]
         self._grace = grace
+        self._bind = bind
         self._stopping = asyncio.Event()
         self._lanes: list[Writer] = []
         """Each worker writes through one of them; SQLite has a single one, for it takes one writer at a time."""
@@ -132,7 +137,7 @@ class NodeHost:
             app.router.routes.extend(
                 status_routes(self.routers, self._secrets.node_admin, self._info.run_id, status.read)
             )
-            async with _listening(app, self._place.url):
+            async with _listening(app, self._place.url, self._bind):
                 await self._work(shared)
         if run_clock.left(self._clock.time()) <= 0:
             await self._set_state(writer, "finished")
@@ -199,7 +204,7 @@ class NodeHost:
                     spec,
                     name,
                     clone_url=clone_url(self._info),
-                    reference=str(spec.task.reference or ""),
+                    reference=self._info.reference,
                     goal=goal,
                 ),
                 adapter=self._adapter_class(launch(self._info, space, secrets), runtime, self._clock),
@@ -311,6 +316,7 @@ async def run_node(
     backends: Backends,
     place: NodePlace | None = None,
     own_process: bool = False,
+    bind: str = "",
 ) -> None:
     """Run the share of `run`'s workers that belongs to `place` (the first by default) on this machine.
 
@@ -329,6 +335,7 @@ async def run_node(
         backends=backends,
         place=place,
         own_process=own_process,
+        bind=bind,
     )
     await host.run()
 
@@ -355,9 +362,9 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def _listening(app: Starlette, url: str) -> AsyncIterator[None]:
+async def _listening(app: Starlette, url: str, bind: str) -> AsyncIterator[None]:
     parts = urlsplit(url)
-    host, port = parts.hostname or "127.0.0.1", parts.port or 80
+    host, port = bind or parts.hostname or "127.0.0.1", parts.port or 80
     bound = open_socket(host, port, "node host")
     config = uvicorn.Config(
         app,

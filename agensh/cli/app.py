@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from agensh import __version__
-from agensh.cli import board, gateway, inspect, mcp
+from agensh.cli import board, compose, gateway, inspect, mcp
 from agensh.cli import run as run_commands
 from agensh.cli.doctor import doctor
 from agensh.cli.rehearse import rehearse
@@ -27,6 +27,10 @@ app.command()(run_commands.demo)
 app.command()(run_commands.run)
 app.command()(run_commands.resume)
 app.command()(run_commands.stop)
+app.command()(compose.up)
+app.command()(compose.down)
+app.command()(compose.clean)
+app.command()(compose.provision)
 app.command()(inspect.status)
 app.command()(inspect.report)
 app.command()(inspect.cost)

@@ -49,6 +49,10 @@ class Record:
     """Tokens and money as the gateway metered them; None in a run without a gateway."""
 
 
+RUNTIME_COPY = "runtime.json"
+"""In `record/`: what a runtime database that is not in the run folder held when the record was collected."""
+
+
 async def load_record(run: RunDir) -> Record:
     """Read the record of a run folder; UsageError when it is none."""
     info = run.info()
@@ -58,15 +62,11 @@ async def load_record(run: RunDir) -> Record:
         file = folder / f"{name}.json"
         return json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
 
-    tables: dict[str, list[Row]] = {}
-    if (run.path / "runtime.sqlite3").exists():
-        engine = open_engine(run.runtime_url, pool_size=1)
-        try:
-            async with engine.connect() as connection:
-                for name, query in _QUERIES.items():
-                    tables[name] = await _rows(connection, query)
-        finally:
-            await engine.dispose()
+    copy = folder / RUNTIME_COPY
+    if copy.exists():
+        tables: dict[str, list[Row]] = json.loads(copy.read_text(encoding="utf-8"))
+    else:
+        tables = await read_runtime(run) if (run.path / "runtime.sqlite3").exists() else {}
     runs = tables.pop("runs", [])
     state = runs[0] if runs else {}
     pulls = collected("pulls")
@@ -94,14 +94,25 @@ async def _cost(run: RunDir, info: RunInfo, t0: float | None, turns: Sequence[Ro
         return None
     counter = CostCounter(t0=t0, turns=turns, budget=section.budget_usd, worker_budget=section.worker_budget_usd)
     kept = run.path / "record" / USAGE
-    if (run.path / "gateway.sqlite3").exists() or not run.gateway_url.startswith("sqlite"):
-        async for row in read_requests(run.gateway_url):
-            counter.add(row)
-    elif kept.exists():
+    here = (run.path / "gateway.sqlite3").exists()
+    if kept.exists() and not here:
         with kept.open(encoding="utf-8") as file:
             for line in file:
                 counter.add(json.loads(line))
+    elif here or not run.gateway_url.startswith("sqlite"):
+        async for row in read_requests(run.gateway_url):
+            counter.add(row)
     return counter.cost(merges)
+
+
+async def read_runtime(run: RunDir) -> dict[str, list[Row]]:
+    """Read what the node hosts recorded from the run's runtime database."""
+    engine = open_engine(run.runtime_url, pool_size=1)
+    try:
+        async with engine.connect() as connection:
+            return {name: await _rows(connection, query) for name, query in _QUERIES.items()}
+    finally:
+        await engine.dispose()
 
 
 _QUERIES = {

@@ -224,6 +224,8 @@ class Adapter(ABC):
     """Drives one worker's CLI. One turn at a time; `interrupt` and `stop` may come from another task."""
 
     name: ClassVar[str]
+    limits_output: ClassVar[bool] = True
+    """Whether its CLI can be told `WorkerLaunch.max_output_tokens`."""
 
     def __init__(self, launch: WorkerLaunch, runtime: Runtime, clock: Clock) -> None:
         self.launch = launch

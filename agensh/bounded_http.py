@@ -2,16 +2,61 @@
 
 uvicorn bounds neither the size of the headers nor the time they may take, so one silent or endless client would hold a
 connection, or memory, for ever. Bodies are bounded by the applications.
+
+It also tells an application what became of an answer after it was handed to the kernel (`arrived_on`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import struct
+import termios
+from collections.abc import Callable, MutableMapping
+from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 HEAD_BYTES = 64 * 1024  # request line and headers
 HEAD_SECONDS = 20.0  # from the connection, or from a request's first byte, to the end of its headers
+_CONNECTION = "agensh.connection"
+
+
+class Connection:
+    """One connection of a client."""
+
+    def __init__(self) -> None:
+        self.broken = False
+        """It ended before everything that was written to it had arrived at the other machine."""
+
+    def whole(self) -> bool:
+        """Say whether nothing is known to be lost on it."""
+        return not self.broken
+
+
+def arrived_on(scope: MutableMapping[str, Any]) -> Callable[[], bool]:
+    """Return what says later whether the answer to the request of an ASGI `scope` may have arrived.
+
+    False: the connection was reset, or it was closed with bytes that the other machine never confirmed. True is no
+    proof; the client's next request may be one.
+    """
+    connection = scope.get(_CONNECTION)
+    return connection.whole if isinstance(connection, Connection) else _unknown
+
+
+def _unknown() -> bool:
+    return True
+
+
+def _unconfirmed(transport: asyncio.Transport) -> int:
+    """Return how many bytes were written that the other machine has not confirmed; 0 where the system does not say."""
+    waiting = transport.get_write_buffer_size()
+    try:
+        number = transport.get_extra_info("socket").fileno()
+        (in_kernel,) = struct.unpack("i", fcntl.ioctl(number, termios.TIOCOUTQ, struct.pack("i", 0)))
+    except (OSError, AttributeError, ValueError):
+        return waiting
+    return waiting + int(in_kernel)
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -26,10 +71,12 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
+        self._connection = Connection()
         self._wait_for_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_came()
+        self._connection.broken = exc is not None or _unconfirmed(self.transport) > 0
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -51,6 +98,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self.scope[_CONNECTION] = self._connection  # type: ignore[literal-required]
         self._in_head, self._head_size = True, 0
 
     def on_headers_complete(self) -> None:

@@ -7,6 +7,7 @@ owner of tables (the board, the router) keeps its own Alembic history and versio
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,7 +18,8 @@ from typing import Any, TypeVar
 from alembic import command
 from alembic.config import Config
 from sqlalchemy import Connection, event, make_url
-from sqlalchemy.exc import DBAPIError, InvalidatePoolError
+from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, InvalidatePoolError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from agensh.errors import AgenshError, UsageError
@@ -29,13 +31,27 @@ BUSY_TIMEOUT = 20.0  # seconds a SQLite writer waits for its turn
 RETRIES = 6
 IDLE = 1.0  # seconds after which a connection may have been cut without anybody having noticed
 _MIGRATING = threading.Lock()  # Alembic keeps the running migration in module globals
-_MYSQL_RETRYABLE = {1020, 1205, 1213, 2006, 2013, 2055, 1040, 1927, 4031}
+_MYSQL_RETRYABLE = {1020, 1205, 1213, 2006, 2013, 2055, 1040, 1053, 1927, 2003, 4031}
 """Changed since the snapshot (MariaDB 11.6 on, REPEATABLE READ), lock wait, deadlock, gone away, lost connection (2),
-too many connections, connection killed, idle disconnect."""
+too many connections, shutting down, connection killed, nobody there (it restarts), idle disconnect."""
+
+_NO_ROOM_MYSQL = {1021, 1041, 1114, 3675}
+"""Disk full, out of memory, table full, tablespace full."""
+_NO_ROOM_SQLITE = {
+    sqlite3.SQLITE_FULL,
+    # No room by a quota or a limit of file sizes comes as these.
+    sqlite3.SQLITE_IOERR_WRITE,
+    sqlite3.SQLITE_IOERR_FSYNC,
+    sqlite3.SQLITE_IOERR_SHMSIZE,
+}
 
 
 class DatabaseUnavailable(AgenshError):
     """The database did not take the operation; nothing was written. Try again in a moment."""
+
+
+OUTAGE = (DatabaseUnavailable, OperationalError, InterfaceError, InternalError, PoolTimeout)
+"""What a database that is away, full or overloaded raises; all else is the fault of a statement."""
 
 
 def open_engine(url: str, *, pool_size: int = POOL_SIZE, isolation: str = "READ COMMITTED") -> AsyncEngine:
@@ -120,6 +136,18 @@ def is_retryable(error: DBAPIError) -> bool:
     original = error.orig
     code = original.args[0] if original is not None and original.args else None
     return code in _MYSQL_RETRYABLE or "is locked" in str(original)
+
+
+def no_room(error: BaseException | None) -> bool:
+    """Say whether the storage under a database (or a driver's own error) took no more: disk full, quota used up."""
+    while error is not None:
+        original = error.orig if isinstance(error, DBAPIError) else error
+        if isinstance(original, sqlite3.Error):
+            return getattr(original, "sqlite_errorcode", None) in _NO_ROOM_SQLITE
+        if isinstance(error, DBAPIError):
+            return original is not None and bool(original.args) and original.args[0] in _NO_ROOM_MYSQL
+        error = error.__cause__
+    return False
 
 
 async def retrying(

@@ -52,7 +52,7 @@ class Appender:
                 async with asyncio.timeout(STALL_SECONDS):
                     return await self._append(board, head, rows)
             except (MySQLError, SQLAlchemyError, OSError, RuntimeError) as error:  # a timeout is an OSError
-                log.warning("the kept connection failed", extra={"board": board, "error": str(error)})
+                log.debug("the kept connection failed", extra={"board": board, "error": str(error)})
                 await self._drop()
                 return False
             except BaseException:  # cut off in the middle of an exchange: the connection is of no use any more

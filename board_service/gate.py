@@ -10,12 +10,12 @@ import logging
 import math
 from collections.abc import Awaitable, Callable
 
-from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from agensh.db import DatabaseUnavailable
+from agensh.db import DatabaseUnavailable, no_room
 from agensh.entries import DETAIL_CAP
 from board_service.auth import Principal, Role, unauthorised
 from board_service.errors import Refusal, disk_full, refuse, storage_unavailable
@@ -29,7 +29,6 @@ BODY_CAP = 512 * 1024  # bytes; a detail of 64 KiB has at most six times as many
 TOKEN_CAP = 512  # characters
 HEADERS_CAP = 32 * 1024  # bytes
 QUERY_CAP = 16 * 1024  # bytes
-_DISK_FULL_CODES = frozenset({1021, 1041, 1114, 3675})  # MySQL: disk full, out of memory, table full, tablespace full
 
 
 class Gate:
@@ -77,7 +76,8 @@ class Gate:
         service: BoardService = request.app.state.service
         try:
             found = await service.tokens.find(request.state.token)
-        except (SQLAlchemyError, DatabaseUnavailable):
+        except (SQLAlchemyError, DatabaseUnavailable) as error:
+            service.storage_failed(error, "reading")
             raise storage_unavailable() from None
         if found is None:
             raise unauthorised()
@@ -98,17 +98,10 @@ def answer(request: Request, refusal: Refusal) -> JSONResponse:
 
 def failed(request: Request, error: Exception) -> JSONResponse:
     """Return the response for an error of the database, whose own words go to the log only."""
-    log.error("the database failed", extra={"path": request.url.path}, exc_info=error)
-    return answer(request, disk_full() if is_disk_full(error) else storage_unavailable())
-
-
-def is_disk_full(error: Exception) -> bool:
-    """Say whether the database failed for want of room."""
-    if not isinstance(error, DBAPIError):
-        return False
-    original = error.orig
-    code = original.args[0] if original is not None and original.args else None
-    return code in _DISK_FULL_CODES or "disk is full" in str(original)
+    service: BoardService = request.app.state.service
+    if not service.storage_failed(error, "reading" if request.method in {"GET", "HEAD"} else "writing"):
+        log.error("the database failed", extra={"path": request.url.path}, exc_info=error)
+    return answer(request, disk_full() if no_room(error) else storage_unavailable())
 
 
 def _token(request: Request) -> str:

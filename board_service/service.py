@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
 from agensh.clock import Clock
-from agensh.db import DatabaseUnavailable
+from agensh.db import OUTAGE, DatabaseUnavailable, no_room
 from agensh.entries import Entry, EntryType
+from agensh.outage import Outage
 from agensh.ratelimit import Rate, RateLimiter
 from board_service.auth import TokenBook
 from board_service.board import Note, is_shown
@@ -29,6 +30,8 @@ from board_service.writer import GroupWriter
 
 REACH = 2000  # newest entries that pending looks at, at least
 log = logging.getLogger(__name__)
+
+Written = TypeVar("Written")
 
 CATCH_UP = 1000  # entries read from the database at a time
 LOAD_WAIT = 1.0  # seconds between two tries to read the history while the database is away
@@ -93,6 +96,7 @@ class BoardService:
         self._cursors: dict[tuple[str, str], int] = {}
         self._acks: GroupWriter[tuple[str, str, int], None] | None = None
         self._follower: asyncio.Task[None] | None = None
+        self._outage = Outage(log, clock, "the database works again")
         self.stopping = False
 
     async def start(self) -> None:
@@ -263,6 +267,16 @@ class BoardService:
         """Return the key of a note whose client chose none."""
         return f"i:{uuid.uuid4().hex}"
 
+    def storage_failed(self, error: Exception, at: str) -> bool:
+        """Take note that reading or writing (`at`) failed; False when it was the statement and not the storage."""
+        if no_room(error):
+            self._outage.failed("the disk is full", error, at=at)
+        elif isinstance(error, OUTAGE):
+            self._outage.failed("the database is away", error, at=at)
+        else:
+            return False
+        return True
+
     def boards(self) -> list[OpenBoard]:
         """Return the boards in memory."""
         return list(self._boards.values())
@@ -271,7 +285,7 @@ class BoardService:
         now = self.clock.time()
         seconds = self.settings.claim_seconds
         after = Head(board.feed.head, board.releases)
-        done = await self.store.append(board.name, notes, now, seconds, after=after)
+        done = await self._written(self.store.append(board.name, notes, now, seconds, after=after))
         written = {entry.seq: entry for entry in done.entries}
         try:
             async with board.lock:
@@ -281,9 +295,10 @@ class BoardService:
                     self._take(board, fresh)
             if not whole:
                 await self._catch_up(board)
-        except (SQLAlchemyError, DatabaseUnavailable):
+        except (SQLAlchemyError, DatabaseUnavailable) as error:
             # The notes are committed and must be answered; the follower repairs the memory.
-            log.warning("memory not brought up to date", extra={"board": board.name}, exc_info=True)
+            if not self.storage_failed(error, "reading"):
+                log.warning("memory not brought up to date", extra={"board": board.name}, exc_info=error)
         return [
             (entry, repeated and note.keyed)
             for entry, repeated, note in zip(done.entries, done.repeated, notes, strict=True)
@@ -305,9 +320,12 @@ class BoardService:
                     break
                 self._take(board, fresh)
             if head.releases != board.releases:
-                claims = await self.store.claims(board.name, self.clock.time())
-                board.claims = {claim.seq: claim for claim in claims}
-                board.feed.keep_claims(board.claims)
+                now = self.clock.time()
+                claims = {claim.seq: claim for claim in await self.store.claims(board.name, now)}
+                gone = [claim for seq, claim in board.claims.items() if seq not in claims and is_shown(claim, now)]
+                board.claims = claims
+                board.feed.keep_claims(claims)
+                board.feed.release(gone)
                 board.releases = head.releases
 
     async def _load_history(self, name: str, history: History) -> None:
@@ -317,8 +335,9 @@ class BoardService:
             after = max(0, until - BLOCK)
             try:
                 text = await self.store.folded(name, after, until)
-            except (SQLAlchemyError, DatabaseUnavailable):
-                log.warning("history not loaded yet", extra={"board": name, "until": until}, exc_info=True)
+            except (SQLAlchemyError, DatabaseUnavailable) as error:
+                if not self.storage_failed(error, "reading"):
+                    log.warning("history not loaded yet", extra={"board": name, "until": until}, exc_info=error)
                 await self.clock.sleep(LOAD_WAIT)
                 continue
             if not history.prepend(text, until - after):
@@ -329,8 +348,18 @@ class BoardService:
         moved: dict[tuple[str, str], int] = {}
         for name, agent, seq in acks:
             moved[name, agent] = max(seq, moved.get((name, agent), 0))
-        await self.store.save_cursors(moved)
+        await self._written(self.store.save_cursors(moved))
         return [None] * len(acks)
+
+    async def _written(self, writing: Awaitable[Written]) -> Written:
+        try:
+            result = await writing
+        except (SQLAlchemyError, DatabaseUnavailable) as error:
+            # Said here as well: those who wait for the answer may be gone before it comes.
+            self.storage_failed(error, "writing")
+            raise
+        self._outage.worked("writing")
+        return result
 
     async def _follow(self) -> None:
         while True:
@@ -342,5 +371,8 @@ class BoardService:
                     if head.seq > board.feed.head or head.releases != board.releases:
                         await self._catch_up(board)
                 await self.tokens.refresh()
-            except Exception:  # whatever it is, the next look has its chance: others' writes must not stay unseen
-                log.exception("could not follow the database")
+            except Exception as error:  # whatever it is, the next look has its chance: others' writes must be seen
+                if not self.storage_failed(error, "reading"):
+                    log.exception("could not follow the database")
+            else:
+                self._outage.worked("reading")

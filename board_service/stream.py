@@ -2,15 +2,19 @@
 
 A reader keeps only a seq. Whatever it has not seen it takes from the ring, or from the database when the ring no longer
 reaches back that far, so a reader can be late but never skips an entry. The ring is filled after the commit only.
+Releases of claims are counted by themselves: a reader is told those that happen while it reads, of entries it has.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from agensh.entries import Entry, EntryType
+
+RELEASES = 4096  # in memory; a reader that is further behind is cut
 
 
 class Feed:
@@ -23,6 +27,9 @@ class Feed:
         self.head = head
         self.closed = False
         self.subscribers = 0
+        self.released = 0
+        """Releases so far."""
+        self._releases: deque[Entry] = deque(maxlen=RELEASES)
 
     @property
     def floor(self) -> int:
@@ -55,16 +62,32 @@ class Feed:
             if entry.type is EntryType.CLAIM and entry.active and entry.seq not in active:
                 self._ring[index] = replace(entry, active=False)
 
+    def release(self, claims: Iterable[Entry]) -> None:
+        """Tell the readers that these claims were released."""
+        fresh = [replace(claim, active=False) for claim in claims]
+        if fresh:
+            self._releases.extend(fresh)
+            self.released += len(fresh)
+            self._wake()
+
+    def releases_after(self, count: int) -> list[Entry] | None:
+        """Return what was released after the first `count` releases; None when that is not in memory any more."""
+        missing = self.released - count
+        if missing > len(self._releases):
+            return None
+        return list(self._releases)[len(self._releases) - missing :]
+
     def close(self) -> None:
         """End every wait: the service stops."""
         self.closed = True
         self._wake()
 
     async def wait(self, seq: int, seconds: float) -> bool:
-        """Wait until there is an entry after `seq` or the feed is closed; False when `seconds` passed first."""
+        """Wait for an entry after `seq`, a release, or the close; False when `seconds` passed first."""
+        released = self.released
         try:
             async with asyncio.timeout(seconds):
-                while self.head <= seq and not self.closed:
+                while self.head <= seq and self.released == released and not self.closed:
                     await self._changed.wait()
         except TimeoutError:
             return False

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
+from agensh.db import OUTAGE
 from board_service.errors import overloaded
 
 log = logging.getLogger(__name__)
@@ -52,7 +53,8 @@ class GroupWriter(Generic[Item, Result]):
             try:
                 results = await self._write([item for item, _ in waiting])
             except Exception as error:  # whatever it is, each of the waiting gets it, and the next batch its chance
-                log.exception("batch failed", extra={"items": len(waiting)})
+                if not isinstance(error, OUTAGE):  # that is for the writing function to say, once
+                    log.exception("batch failed", extra={"items": len(waiting)})
                 for _, answer in waiting:
                     if not answer.done():
                         answer.set_exception(error)

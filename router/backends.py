@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
 import httpx
 
-from agensh.clients.board import BoardClient
+from agensh.clients.board import BoardClient, Released, StreamOpened
+from agensh.clients.gateway import GatewayClient
 from agensh.clients.gitea import GiteaClient
 from agensh.clients.gitea_events import GiteaEventStream
 from agensh.clients.http import new_http_client
 from agensh.clients.mattermost import MattermostClient
 from agensh.clients.mattermost_ws import MattermostSocket, PostedFrames
 from agensh.clock import Clock
+from agensh.entries import Entry, EntryType
+from agensh.errors import ServiceError
 from agensh.rundir import RunInfo, RunSecrets, WorkerSecrets
+from router.budget import UsageSource
 from router.events import EventSink
-from router.feed import EntrySource
+from router.feed import FIRST_READ, EntrySource
 from router.listeners.gitea import GiteaListener
 from router.listeners.mattermost import Beginning, MattermostListener
 from router.posts import PostFeed
@@ -65,6 +70,10 @@ class Backends(Protocol):
         """Return the listeners of one worker; `posts` takes those of the task channel."""
         ...
 
+    def usage(self) -> UsageSource | None:
+        """Return who tells what is spent; None in a run without a budget."""
+        ...
+
     async def aclose(self) -> None:
         """Close all connections."""
         ...
@@ -75,6 +84,43 @@ CONNECTIONS = httpx.Limits(max_connections=32, max_keepalive_connections=32)
 SWEEP = 120.0  # seconds between two readings of a source that no push asked for
 RECONNECT = 60.0  # seconds between two tries to connect at most
 FASTEST = 10.0  # seconds
+CHAT_COMEBACKS = 100.0  # connections a second that the whole team makes at most, on average, to a restarted chat
+FORGE_COMEBACKS = 25.0  # the same to a restarted forge, for which a connection may be a login (a password's hash)
+SHORTEST_COMEBACK = 1.0  # seconds
+
+
+class BoardReader:
+    """The board as a node host reads it: with one worker's token, or the next one's when that is refused.
+
+    Any token of the board reads all of it, so a revoked one must not make a whole host deaf.
+    """
+
+    def __init__(self, clients: Sequence[BoardClient]) -> None:
+        self._clients = clients
+        self._chosen = 0
+
+    async def read(
+        self, *, limit: int = FIRST_READ, after: int | None = None, type: EntryType | None = None
+    ) -> list[Entry]:
+        """See `EntrySource`."""
+        with self._client() as client:
+            return await client.read(limit=limit, after=after, type=type)
+
+    async def follow(self, after: int) -> AsyncGenerator[Entry | Released | StreamOpened, None]:
+        """See `EntrySource`."""
+        with self._client() as client:
+            async with aclosing(client.follow(after)) as happenings:
+                async for happening in happenings:
+                    yield happening
+
+    @contextmanager
+    def _client(self) -> Iterator[BoardClient]:
+        try:
+            yield self._clients[self._chosen]
+        except ServiceError as error:
+            if error.status in {401, 403}:
+                self._chosen = (self._chosen + 1) % len(self._clients)
+            raise
 
 
 class ServiceBackends:
@@ -99,9 +145,11 @@ class ServiceBackends:
         self._frames = PostedFrames()
 
     def feed_source(self) -> EntrySource:
-        """Return a board client; any token of the board reads all of it."""
-        first = next(iter(self._secrets.workers.values()))
-        return BoardClient(self._info.urls.board, first.board_token, self._info.board, self._board_http)
+        """Return a reader of the board with the workers' tokens."""
+        info, workers = self._info, self._secrets.workers.values()
+        return BoardReader(
+            [BoardClient(info.urls.board, worker.board_token, info.board, self._board_http) for worker in workers]
+        )
 
     async def channel_id(self) -> str:
         """Return the id of the team's task channel, as its first worker sees it."""
@@ -131,7 +179,9 @@ class ServiceBackends:
         events = GiteaEventStream(urls.forge, worker, secrets.forge_password, http=self._events_http)
         socket = MattermostSocket(urls.chat, secrets.chat_token, clock, frames=self._frames)
         return (
-            GiteaListener(worker, clients.forge, events, sink, clock, **pace),
+            GiteaListener(
+                worker, clients.forge, events, sink, clock, reconnect_first=self._comeback(FORGE_COMEBACKS), **pace
+            ),
             MattermostListener(
                 worker,
                 clients.chat,
@@ -140,10 +190,22 @@ class ServiceBackends:
                 clock,
                 names=self._names,
                 beginnings=self._beginnings,
+                reconnect_first=self._comeback(CHAT_COMEBACKS),
                 posts=posts,
                 **pace,
             ),
         )
+
+    def _comeback(self, rate: float) -> float:
+        """Return the seconds over which the team spreads its return to a service that cut all of it off at once."""
+        return max(SHORTEST_COMEBACK, len(self._secrets.workers) / rate)
+
+    def usage(self) -> UsageSource | None:
+        """Return the gateway's client, where the run has a budget."""
+        section = self._info.spec.gateway
+        if section is None or not (section.budget_usd or section.worker_budget_usd):
+            return None
+        return GatewayClient(self._info.urls.gateway, self._secrets.gateway_admin, self._board_http)
 
     def _paced(self, seconds: float) -> float:
         """A rehearsal sweeps more often, within what the services can bear."""

@@ -4,8 +4,8 @@ Contract:
 - An entry or a direct message is shown once, mid-turn with a tool result or in the prompt of a turn, whichever comes
   first. A worker's own entries, expired and released claims are never shown.
 - What was handed out counts as shown only when the worker's next call or the end of its turn proves that it arrived
-  (`acknowledge`). Until then a crash makes it pending again.
-- Mid-turn, the reminders of the run's clock come first (a turn may be longer than what is left of the run), then direct
+  (`acknowledge`). Until then a crash makes it pending again, and so does a connection that broke with it on its way.
+- Mid-turn, the reminders of clock and budget come first (a turn may be longer than what is left of them), then direct
   messages, then FAIL, CLAIM, FACT, OBSERVED, PATCH_SUMMARY; what does not fit stays pending
   and is counted. A turn's context moves past everything: what it leaves out is counted there, with the call that
   reads it.
@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import heapq
 import json
+import logging
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -34,9 +35,11 @@ from router.queue import EventQueue
 from router.tables import notices
 from router.writer import Merge, Writer, row_inserts
 
+log = logging.getLogger(__name__)
+
 CURSOR = "board"
 SHORTEST_LINE = 20  # characters; `[w/FACT +0.0m] x (G1)` has more
-REMINDERS = frozenset({Kind.WIND_DOWN, Kind.LAST_CALL})
+REMINDERS = frozenset({Kind.WIND_DOWN, Kind.LAST_CALL, Kind.BUDGET_80, Kind.BUDGET_95})
 ANNOUNCED = REMINDERS | {Kind.DIRECT_MESSAGE}
 """The events that become notices."""
 _RANK = {type_: rank for rank, type_ in enumerate(NOTICE_ORDER)}
@@ -58,6 +61,8 @@ class _HandOut:
     entries: frozenset[int]
     messages: tuple[QueuedEvent, ...]
     """Delivered mid-turn; the events of a turn are acknowledged with the turn."""
+    arrived: Callable[[], bool] | None = None
+    """Says whether it may have arrived; None: nothing is on its way."""
 
 
 class Desk:
@@ -105,8 +110,9 @@ class Desk:
         """See `NoticeDesk.waiting`."""
         return bool(self._messages) or self._feed.head > self._cursor
 
-    def collect(self, room: int, via: str = "mcp") -> Notice | None:
+    def collect(self, room: int, via: str = "mcp", arrived: Callable[[], bool] | None = None) -> Notice | None:
         """See `NoticeDesk.collect`."""
+        self._take_back_lost()
         direct = [event for event in self._messages.values() if event.kind in ANNOUNCED]
         if not direct and self._feed.head <= self._cursor:
             return None
@@ -129,11 +135,13 @@ class Desk:
             [entry for entry in entries if f"g{entry.seq}" in shown],
             [event for event in direct if event.ref in shown],
             via=via,
+            arrived=arrived,
         )
         return Notice(rendered.text, rendered.shown)
 
     def acknowledge(self) -> None:
         """See `NoticeDesk.acknowledge`."""
+        self._take_back_lost()
         if not self._hand_outs:
             return
         keys = [hand_out.key for hand_out in self._hand_outs]
@@ -207,12 +215,7 @@ class Desk:
         if delivered:
             self.acknowledge()
         else:
-            messages = [event for hand_out in self._hand_outs for event in hand_out.messages]
-            self._hand_outs.clear()
-            self._out.clear()
-            self._noticed.difference_update(event.id for event in messages)
-            self.expect(messages)
-            self._queue.note_returned([event.id for event in messages])
+            self._take_back(self._hand_outs)
         self._turn_id = None
 
     def unsaved(self) -> str | None:
@@ -231,6 +234,21 @@ class Desk:
         times = [entry.created_at for entry in self._pending()]
         times += [event.observed_at for event in self._messages.values() if event.kind in ANNOUNCED]
         return min(times, default=None)
+
+    def _take_back_lost(self) -> None:
+        lost = [hand_out for hand_out in self._hand_outs if hand_out.arrived is not None and not hand_out.arrived()]
+        if lost:
+            log.info("notices were lost on their way", extra={"worker": self.worker, "results": len(lost)})
+            self._take_back(lost)
+
+    def _take_back(self, hand_outs: Sequence[_HandOut]) -> None:
+        messages = [event for hand_out in hand_outs for event in hand_out.messages]
+        for hand_out in hand_outs:
+            self._out -= hand_out.entries
+        self._hand_outs = [hand_out for hand_out in self._hand_outs if hand_out not in hand_outs]
+        self._noticed.difference_update(event.id for event in messages)
+        self.expect(messages)
+        self._queue.note_returned([event.id for event in messages])
 
     def _pending(self) -> list[Entry]:
         now = self._clock.time()
@@ -254,16 +272,28 @@ class Desk:
         # What fell out of the ring cannot be pending any more.
         self._seen = {seq for seq in self._seen if seq > self._cursor}
 
-    def _hand_out(self, entries: Sequence[Entry], messages: Sequence[QueuedEvent], *, via: str) -> None:
+    def _hand_out(
+        self,
+        entries: Sequence[Entry],
+        messages: Sequence[QueuedEvent],
+        *,
+        via: str,
+        arrived: Callable[[], bool] | None,
+    ) -> None:
         for event in messages:
             del self._messages[event.id]
             self._noticed.add(event.id)
-        key = self._announce(entries, messages)
+        key = self._announce(entries, messages, arrived)
         self._record(key, entries, messages, via=via)
         self._queue.note_handed_out([event.id for event in messages], self._turn_id, "notice")
 
-    def _announce(self, entries: Sequence[Entry], messages: Sequence[QueuedEvent] = ()) -> str:
-        hand_out = _HandOut(uuid.uuid4().hex, frozenset(entry.seq for entry in entries), tuple(messages))
+    def _announce(
+        self,
+        entries: Sequence[Entry],
+        messages: Sequence[QueuedEvent] = (),
+        arrived: Callable[[], bool] | None = None,
+    ) -> str:
+        hand_out = _HandOut(uuid.uuid4().hex, frozenset(entry.seq for entry in entries), tuple(messages), arrived)
         self._hand_outs.append(hand_out)
         self._out |= hand_out.entries
         return hand_out.key

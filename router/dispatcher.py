@@ -161,7 +161,7 @@ class Dispatcher:
             await self._cooldown.wait()
             claim = await self._queue.claim(self.session.session_id)
         except DatabaseUnavailable as error:
-            log.error("queue cannot be read", extra={"worker": self.worker, "error": str(error)})
+            log.debug("queue cannot be read", extra={"worker": self.worker, "error": str(error)})
             await self._clock.sleep(DATABASE_WAIT)
             return
         if claim is None:

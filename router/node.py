@@ -32,6 +32,7 @@ from agensh.ratelimit import Rate
 from agensh.rundir import NodePlace, RunDir, RunInfo, RunSecrets
 from agensh.serving import keep_loaded, open_socket
 from router.backends import Backends
+from router.budget import BudgetWatch
 from router.dispatcher import Cooldown, Limits
 from router.feed import BoardFeed
 from router.intake import write_cursors
@@ -47,7 +48,7 @@ from router.status import NodeStatus, status_routes
 from router.tables import MIGRATIONS, VERSION_TABLE, runs
 from router.waiting import surely
 from router.workspace import clone_url, launch, prepare
-from router.writer import Writer
+from router.writer import Writer, database_outage
 
 SETTLE_EVERY = 20.0  # seconds between two looks whether workers have started: what they hold is there to stay
 SAVE_EVERY = 1.0  # seconds between two saves of the desks' positions
@@ -77,8 +78,12 @@ class NodeHost:
         place: NodePlace | None = None,
         grace: float = STOP_GRACE,
         own_process: bool = False,
+        bind: str = "",
     ) -> None:
-        """`own_process` says that the process is there for this host alone."""
+        """`own_process` says that the process is there for this host alone.
+
+        `bind` is where to listen when that is not the host of the place's URL, as in a container.
+        """
         self._own_process = own_process
         self._run = run
         self._info = info
@@ -90,6 +95,7 @@ class NodeHost:
         self._backends = backends
         self._place = place or info.places[0]
         self._grace = grace
+        self._bind = bind
         self._stopping = asyncio.Event()
         self._lanes: list[Writer] = []
         """Each worker writes through one of them; SQLite has a single one, for it takes one writer at a time."""
@@ -107,8 +113,9 @@ class NodeHost:
             engine = open_engine(url)
             try:
                 async with AsyncExitStack() as stack:
+                    outage = database_outage(self._clock)
                     for _ in range(1 if engine.dialect.name == "sqlite" else LANES):
-                        writer = await stack.enter_async_context(_running(Writer(engine, self._clock)))
+                        writer = await stack.enter_async_context(_running(Writer(engine, self._clock, outage)))
                         self._lanes.append(writer)
                     await self._serve(self._lanes[0])
             finally:
@@ -130,7 +137,7 @@ class NodeHost:
             app.router.routes.extend(
                 status_routes(self.routers, self._secrets.node_admin, self._info.run_id, status.read)
             )
-            async with _listening(app, self._place.url):
+            async with _listening(app, self._place.url, self._bind):
                 await self._work(shared)
         if run_clock.left(self._clock.time()) <= 0:
             await self._set_state(writer, "finished")
@@ -143,6 +150,10 @@ class NodeHost:
                 background.create_task(shared.feed.run()),
                 background.create_task(self._save_positions(shared.writer)),
             ]
+            usage = self._backends.usage()
+            if usage is not None:
+                queues = {name: router.queue for name, router in self.routers.items()}
+                helpers.append(background.create_task(BudgetWatch(usage, queues, clock).run()))
             if self._own_process:
                 helpers.append(background.create_task(self._keep_started()))
             async with asyncio.TaskGroup() as group:
@@ -193,7 +204,7 @@ class NodeHost:
                     spec,
                     name,
                     clone_url=clone_url(self._info),
-                    reference=str(spec.task.reference or ""),
+                    reference=self._info.reference,
                     goal=goal,
                 ),
                 adapter=self._adapter_class(launch(self._info, space, secrets), runtime, self._clock),
@@ -305,6 +316,7 @@ async def run_node(
     backends: Backends,
     place: NodePlace | None = None,
     own_process: bool = False,
+    bind: str = "",
 ) -> None:
     """Run the share of `run`'s workers that belongs to `place` (the first by default) on this machine.
 
@@ -323,6 +335,7 @@ async def run_node(
         backends=backends,
         place=place,
         own_process=own_process,
+        bind=bind,
     )
     await host.run()
 
@@ -349,9 +362,9 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def _listening(app: Starlette, url: str) -> AsyncIterator[None]:
+async def _listening(app: Starlette, url: str, bind: str) -> AsyncIterator[None]:
     parts = urlsplit(url)
-    host, port = parts.hostname or "127.0.0.1", parts.port or 80
+    host, port = bind or parts.hostname or "127.0.0.1", parts.port or 80
     bound = open_socket(host, port, "node host")
     config = uvicorn.Config(
         app,

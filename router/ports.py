@@ -6,6 +6,7 @@ neither imports the other.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -41,17 +42,20 @@ class NoticeDesk(Protocol):
     """The pending notices of one worker; the one cursor of all delivery paths (tool results, hooks, turns)."""
 
     def acknowledge(self) -> None:
-        """The worker's next call or the end of its turn proved that everything handed out so far arrived."""
+        """The worker's next call or the end of its turn proved that what was handed out so far arrived.
+
+        What is known to have been lost on its way is pending again instead.
+        """
         ...
 
     def waiting(self) -> bool:
         """Say whether there may be something to collect; costs next to nothing."""
         ...
 
-    def collect(self, room: int, via: str = "mcp") -> Notice | None:
+    def collect(self, room: int, via: str = "mcp", arrived: Callable[[], bool] | None = None) -> Notice | None:
         """Return what is pending in at most `room` characters and remember it as handed out; None when nothing is.
 
-        `via`, `mcp` or `hook`, says for the record which way it goes.
+        `via`, `mcp` or `hook`, says for the record which way it goes; `arrived` says later whether it may have arrived.
         Direct messages first, then FAIL, CLAIM, FACT, OBSERVED, PATCH_SUMMARY; the rest is counted. Costs no I/O.
         """
         ...

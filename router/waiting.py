@@ -44,5 +44,5 @@ async def surely(clock: Clock, operation: Callable[[], Awaitable[T]]) -> T:
         try:
             return await operation()
         except DatabaseUnavailable as error:
-            log.warning("waiting for the runtime database", extra={"error": str(error)})
+            log.debug("waiting for the runtime database", extra={"error": str(error)})
         await clock.sleep(DATABASE_WAIT)

@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
 from sqlalchemy import Table, insert, update
-from sqlalchemy.exc import InterfaceError, InternalError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from agensh.clock import Clock
-from agensh.db import DatabaseUnavailable, begin_write, retrying
+from agensh.db import OUTAGE, DatabaseUnavailable, begin_write, no_room, retrying
+from agensh.outage import Outage
 from router.tables import runs
 
 T = TypeVar("T")
@@ -81,11 +81,18 @@ class _Job:
             self.waiter.set_exception(error)
 
 
+def database_outage(clock: Clock) -> Outage:
+    """Return what tells of the runtime database."""
+    return Outage(log, clock, "the runtime database works again")
+
+
 class Writer:
     """Group commit over one engine; `run` is its task, `close` writes what is left and ends it."""
 
-    def __init__(self, engine: AsyncEngine, clock: Clock) -> None:
+    def __init__(self, engine: AsyncEngine, clock: Clock, outage: Outage | None = None) -> None:
+        """`outage` tells of the database; writers over one share it."""
         self.engine = engine
+        self._outage = outage or database_outage(clock)
         self._clock = clock
         self._jobs: deque[_Job] = deque()
         self._unwaited = 0
@@ -141,9 +148,12 @@ class Writer:
         """
         try:
             async with self.engine.connect() as connection:
-                return await operation(connection)
-        except (InterfaceError, InternalError, OperationalError) as error:
+                found = await operation(connection)
+        except OUTAGE as error:
+            self._failed(error, "reading")
             raise DatabaseUnavailable(f"The runtime database cannot be read: {error}") from error
+        self._outage.worked("reading")
+        return found
 
     async def flush(self) -> None:
         """Wait until everything submitted so far is committed."""
@@ -209,15 +219,17 @@ class Writer:
         """Write one operation; return the error when the database is away and the operation is to be kept."""
         try:
             job.settle((await self._transaction([job]))[0])
-        except (DatabaseUnavailable, OperationalError, InterfaceError, InternalError) as error:
+        except OUTAGE as error:
             if job.waiter is not None:
                 job.refuse(_unavailable(error))
                 return None
             job.tries += 1
-            if self._closing or (job.tries % SUSPECT == 0 and await self._takes_writes()):
+            # A full disk may have room for a small write and none for this one: that is not its fault.
+            suspect = job.tries % SUSPECT == 0 and not no_room(error)
+            if self._closing or (suspect and await self._takes_writes()):
                 log.error("a record could not be written", exc_info=error)
                 return None
-            log.warning("a record waits for the database", extra={"error": str(error), "tries": job.tries})
+            log.debug("a record waits for the database", extra={"error": str(error), "tries": job.tries})
             return error
         except Exception as error:
             if job.waiter is None:
@@ -229,7 +241,7 @@ class Writer:
         """Say whether the database is fine, so that a record it keeps refusing must be at fault itself."""
         try:
             await self._transaction([_Job(_touch, None)])
-        except (DatabaseUnavailable, OperationalError, InterfaceError, InternalError):
+        except OUTAGE:
             return False
         return True
 
@@ -238,7 +250,17 @@ class Writer:
             async with begin_write(self.engine) as connection:
                 return await _run(connection, jobs)
 
-        return await retrying(once, sleep=self._clock.sleep)
+        try:
+            results = await retrying(once, sleep=self._clock.sleep)
+        except OUTAGE as error:
+            self._failed(error, "writing")
+            raise
+        self._outage.worked("writing")
+        return results
+
+    def _failed(self, error: Exception, at: str) -> None:
+        cause = error.__cause__ if isinstance(error, DatabaseUnavailable) and error.__cause__ else error
+        self._outage.failed("the disk is full" if no_room(error) else "the runtime database is away", cause, at=at)
 
     def _drop_oldest(self) -> None:
         for job in self._jobs:

@@ -15,13 +15,13 @@ from adapters.base import Outcome, Text, ToolActivity
 from adapters.scripted.choice import AUDITS, IDLE_AUDITS, Knowledge, Piece, audits_of, choose
 from adapters.scripted.desk import Desk
 from adapters.scripted.git import Clone
-from adapters.scripted.mcp_client import Tools, ToolsUnavailable
+from adapters.scripted.mcp_client import McpTools, Tools, ToolsUnavailable
 from adapters.scripted.pieces import GivenUp, Pieces
 from adapters.scripted.playbook import load
 from adapters.scripted.reading import Prompt, claim_text, keeps, read_prompt, rivals
 from adapters.scripted.session import Job, SessionFile, State
-from adapters.scripted.shell import Shell
-from adapters.scripted.work import Bench
+from adapters.scripted.shell import LocalShell
+from adapters.scripted.work import LocalBench
 from agensh.clock import Clock
 from agensh.errors import AgenshError
 
@@ -48,15 +48,8 @@ def outcome_of(error: AgenshError) -> Outcome:
     return Outcome.CRASHED
 
 
-async def run_turn(
-    prompt: str,
-    playbook: Path,
-    file: SessionFile,
-    state: State,
-    clock: Clock,
-    emit: Callable[[Text | ToolActivity], None],
-) -> None:
-    """Do one turn; the session file is up to date whenever this waits."""
+def brief(prompt: str, state: State, clock: Clock) -> Prompt:
+    """Take in what a turn's prompt says; NotBriefed names what no prompt has said so far."""
     told = read_prompt(prompt)
     state.worker = state.worker or told.worker
     state.repository = told.repository or state.repository
@@ -67,13 +60,26 @@ async def run_turn(
         raise NotBriefed(f"The prompt does not name my {', '.join(missing)}.")
     state.began_at = state.began_at or clock.time()
     state.turns += 1
+    return told
+
+
+async def run_turn(
+    prompt: str,
+    playbook: Path,
+    file: SessionFile,
+    state: State,
+    clock: Clock,
+    emit: Callable[[Text | ToolActivity], None],
+) -> None:
+    """Do one turn on this machine; the session file is up to date whenever this waits."""
+    told = brief(prompt, state, clock)
     file.save(state)
-    shell = Shell(emit)
+    shell = LocalShell(emit)
     desk: list[Desk] = []
     url, token = os.environ["AGENSH_MCP_URL"], os.environ["AGENSH_MCP_TOKEN"]
-    async with Tools(url, token, emit, lambda notice: desk[0].put(notice), clock) as tools:
+    async with McpTools(url, token, emit, lambda notice: desk[0].put(notice), clock) as tools:
         clone = Clone(shell, Path.cwd() / "repository", state.repository, state.worker)
-        bench = Bench(Path(state.reference), Path(os.environ.get("TMPDIR", "/tmp")), shell)
+        bench = LocalBench(Path(state.reference), Path(os.environ.get("TMPDIR", "/tmp")), shell)
         desk.append(Desk(state, tools, lambda: file.save(state)))
         pieces = Pieces(load(playbook), state, tools, clone, bench, desk[0], clock)
         brain = Brain(state, tools, clone, desk[0], pieces, clock)

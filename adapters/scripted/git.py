@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -30,24 +29,25 @@ class Clone:
 
     async def ensure(self) -> None:
         """Have a usable clone: made now, or cleaned of what an interrupted command left."""
-        if (self.path / ".git").is_dir():
-            _remove_locks(self.path / ".git")
-            if (self.path / ".git/MERGE_HEAD").exists():
+        parent, name = self.path.parent, self.path.name
+        if (await self.shell.run(["find", f"{name}/.git", "-name", "*.lock", "-delete"], parent)).ok:
+            if await self.shell.exists(self.path / ".git/MERGE_HEAD"):
                 await self._git("merge", "--abort", check=False)
             return
-        shutil.rmtree(self.path, ignore_errors=True)
+        await self.shell.remove(self.path)
         # Made beside and moved, so that a clone that was cut off is never taken for a whole one.
-        fresh = self.path.with_name(f"{self.path.name}.part")
-        shutil.rmtree(fresh, ignore_errors=True)
-        await self._network(["git", "clone", "--quiet", self.url, str(fresh)], self.path.parent)
-        fresh.rename(self.path)
-        await self._git("config", "user.name", self.worker)
-        await self._git("config", "user.email", f"{self.worker}@agensh.invalid")
+        fresh = f"{name}.part"
+        await self.shell.remove(parent / fresh)
+        clone = ["git", "clone", "--quiet", self.url, fresh]
+        who = [f"--config=user.name={self.worker}", f"--config=user.email={self.worker}@agensh.invalid"]
+        await self._network([*clone, *who], cwd=parent)
+        await self.shell.run(["mv", fresh, name], parent)
 
     async def fetch(self) -> str:
         """Fetch and return the commit of main."""
-        await self._network(["git", "fetch", "--quiet", "--prune", "origin"], self.path)
-        return await self.commit_of("origin/main")
+        main = ["git", "rev-parse", "--verify", "origin/main"]
+        done = await self._network(["git", "fetch", "--quiet", "--prune", "origin"], main, cwd=self.path)
+        return done.output.split()[-1]
 
     async def commit_of(self, name: str) -> str:
         """Return the commit a name stands for."""
@@ -55,8 +55,8 @@ class Clone:
 
     async def start(self, branch: str) -> None:
         """Check out `branch`, made from main as fetched; what lay about uncommitted is dropped."""
-        await self._git("checkout", "--quiet", "--force", "-B", branch, "origin/main")
-        await self._git("clean", "-fdq")
+        checkout = ["git", "checkout", "--quiet", "--force", "-B", branch, "origin/main"]
+        _checked(checkout, await self.shell.run_all(checkout, ["git", "clean", "-fdq"], cwd=self.path))
 
     async def resume(self, branch: str) -> bool:
         """Check out a branch made earlier; False when there is none."""
@@ -70,10 +70,11 @@ class Clone:
 
     async def commit(self, message: str) -> bool:
         """Commit all changes; False when there is none."""
-        await self._git("add", "--all")
-        if (await self._git("diff", "--cached", "--quiet", check=False)).ok:
+        commit = ["git", "commit", "--quiet", "-m", message]
+        done = await self.shell.run_all(["git", "add", "--all"], commit, cwd=self.path)
+        if not done.ok and "nothing to commit" in done.output:
             return False
-        await self._git("commit", "--quiet", "-m", message)
+        _checked(commit, done)
         return True
 
     async def merge_main(self, resolve: Resolver) -> tuple[bool, list[str]]:
@@ -93,9 +94,9 @@ class Clone:
             if text is None:
                 await self._git("merge", "--abort")
                 return False, conflicts
-            (self.path / path).write_text(text, encoding="utf-8")
-        await self._git("add", "--all")
-        await self._git("commit", "--quiet", "--no-edit")
+            await self.shell.write(self.path, {path: text})
+        commit = ["git", "commit", "--quiet", "--no-edit"]
+        _checked(commit, await self.shell.run_all(["git", "add", "--all"], commit, cwd=self.path))
         return True, conflicts
 
     async def push(self, branch: str) -> bool:
@@ -105,7 +106,7 @@ class Clone:
             return True
         if "rejected" in done.output:
             return False
-        done = await self._network(["git", "push", "--quiet", "origin", f"HEAD:refs/heads/{branch}"], self.path)
+        done = await self._network(["git", "push", "--quiet", "origin", f"HEAD:refs/heads/{branch}"], cwd=self.path)
         return done.ok
 
     async def take_in(self, branch: str) -> bool:
@@ -138,18 +139,23 @@ class Clone:
         """Return who changed a file last on main; empty when nobody."""
         return (await self._git("log", "-1", "--format=%an", "origin/main", "--", path, check=False)).output.strip()
 
-    async def _network(self, command: Sequence[str], cwd: Path) -> Done:
+    async def _network(self, *commands: Sequence[str], cwd: Path) -> Done:
         for _ in range(_NETWORK_TRIES):
-            done = await self.shell.run(command, cwd)
+            done = await self.shell.run_all(*commands, cwd=cwd)
             if done.ok:
-                return done
-        raise GitFailed(f"{' '.join(command[:2])} failed: {done.output.strip()[-300:]}")
+                break
+        return _checked(commands[0], done)
 
     async def _git(self, *arguments: str, check: bool = True) -> Done:
-        done = await self.shell.run(["git", *arguments], self.path)
-        if check and not done.ok:
-            raise GitFailed(f"git {arguments[0]} failed: {done.output.strip()[-300:]}")
-        return done
+        command = ["git", *arguments]
+        done = await self.shell.run(command, self.path)
+        return _checked(command, done) if check else done
+
+
+def _checked(command: Sequence[str], done: Done) -> Done:
+    if not done.ok:
+        raise GitFailed(f"{' '.join(command[:2])} failed: {done.output.strip()[-300:]}")
+    return done
 
 
 def union(base: str, ours: str, theirs: str) -> str | None:

@@ -6,6 +6,7 @@ A result's first line is `key=value` words, then prose; what the router appends 
 from __future__ import annotations
 
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -47,7 +48,15 @@ class Result:
         return int(value) if value.isdigit() else 0
 
 
-class Tools:
+class Tools(ABC):
+    """The worker's tools."""
+
+    @abstractmethod
+    async def call(self, tool: str, **arguments: Any) -> Result:
+        """Call a tool. A refusal is a result that is not ok; ToolsUnavailable when no answer comes after retries."""
+
+
+class McpTools(Tools):
     """An open connection to the worker's endpoint. Every call is reported, and its notices are handed on."""
 
     def __init__(
@@ -76,7 +85,7 @@ class Tools:
         await self._stack.aclose()
 
     async def call(self, tool: str, **arguments: Any) -> Result:
-        """Call a tool. A refusal is a result that is not ok; ToolsUnavailable when no answer comes after retries."""
+        """See Tools.call."""
         call_id = f"mcp{next(self._ids)}"
         wait = _BACK_OFF
         for attempt in range(1, _ATTEMPTS + 1):

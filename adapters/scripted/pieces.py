@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-import shutil
 from pathlib import Path
 
 from adapters.scripted.choice import failure_text, heeded
@@ -15,7 +15,7 @@ from adapters.scripted.playbook import Playbook
 from adapters.scripted.reading import area_of
 from adapters.scripted.session import Job, State
 from adapters.scripted.work import Bench, Comparison
-from agensh.cases import AnsweredCase, dump_cases, read_cases
+from agensh.cases import AnsweredCase, Case, dump_cases, parse_cases
 from agensh.clock import Clock
 from agensh.entries import EntryType
 from agensh.errors import AgenshError
@@ -48,6 +48,7 @@ class Pieces:
         self.state = state
         self.tools = tools
         self.clone = clone
+        self.shell = clone.shell
         self.bench = bench
         self.desk = desk
         self.clock = clock
@@ -100,7 +101,7 @@ class Pieces:
     async def main_builds(self) -> bool:
         """Build main as it is now."""
         await self.clone.start("main")
-        return (await self.clone.shell.build(["sh", "compile.sh"], self.clone.path)).ok
+        return (await self.shell.build(["sh", "compile.sh"], self.clone.path)).ok
 
     # core
 
@@ -111,8 +112,8 @@ class Pieces:
             if await self.clone.show(self.playbook.dispatch_path) is not None:
                 return await self._give_up("it is on main already")
             await self.clone.start(job.branch)
-            write_files(self.clone.path, self.playbook.core_files())
-            built = await self.clone.shell.build(["sh", "compile.sh"], self.clone.path)
+            await self.shell.write(self.clone.path, self.playbook.core_files())
+            built = await self.shell.build(["sh", "compile.sh"], self.clone.path)
             if not built.ok:
                 return await self._give_up(f"compile.sh fails: {built.output.strip()[-120:]}")
             await self.clone.commit(self.playbook.core_title)
@@ -140,8 +141,8 @@ class Pieces:
             await self.clone.start(job.branch)
             if await self._taken():
                 return await self._give_up("it is on main already")
-            self._write_tool()
-            self._add_cases([AnsweredCase.from_json(case) for case in job.cases])
+            await self._write_tool()
+            await self._add_cases([AnsweredCase.from_json(case) for case in job.cases])
             await self.clone.commit(f"{job.tool}: {self.title(job.tool)}")
             self._step("ready")
         landing = await self._land(f"{job.tool}: {self.title(job.tool)}", job.evidence)
@@ -160,10 +161,10 @@ class Pieces:
         else:
             # While the core is in work, the one that the playbook would build stands in for it.
             place = self.clone.path.with_name("scratch")
-            shutil.rmtree(place, ignore_errors=True)
-            write_files(place, self.playbook.core_files())
+            await self.shell.remove(place)
+            await self.shell.write(place, self.playbook.core_files())
         comparison = await self._improve(place, "basic")
-        cases = await self.bench.answer(self.playbook.probes(job.tool, "basic", job.seed)[:CASES])
+        cases = await self.bench.answer((await self._probes("basic"))[:CASES])
         job.cases = [case.to_json() for case in cases]
         job.evidence = str(comparison)
         self._step("prepared")
@@ -171,12 +172,12 @@ class Pieces:
     async def _improve(self, place: Path, level: str) -> Comparison:
         """Take revision after revision until the probes agree; publish what each one got wrong."""
         job = self.job
-        probes = self.playbook.probes(job.tool, level, job.seed)
+        probes = await self._probes(level)
         while True:
             await self.desk.react()
             job.revision = heeded(self.playbook, job.tool, job.revision, self.desk.failures)
-            self._write_tool(place)
-            await self.clone.shell.build(["sh", "compile.sh"], place)
+            await self._write_tool(place)
+            await self.shell.build(["sh", "compile.sh"], place)
             comparison = await self.bench.compare(place / "executable", probes, f"{job.tool}, {level} probes")
             if comparison.agrees or job.revision >= self.playbook.revisions(job.tool):
                 return comparison
@@ -239,8 +240,8 @@ class Pieces:
         known = [
             n for n in range(1, self.playbook.revisions(job.tool) + 1) if self.playbook.source(job.tool, n) == text
         ]
-        await self.clone.shell.build(["sh", "compile.sh"], self.clone.path)
-        probes = self.playbook.probes(job.tool, "wide", job.seed)
+        await self.shell.build(["sh", "compile.sh"], self.clone.path)
+        probes = await self._probes("wide")
         program = self.clone.path / "executable"
         comparison = await self.bench.compare(program, probes, f"{job.tool}, wide probes")
         if comparison.agrees:
@@ -260,7 +261,7 @@ class Pieces:
         job.cases = [difference.case.to_json() for difference in comparison.differences[:2]]
         final = await self._improve(self.clone.path, "wide")
         job.evidence = str(final)
-        self._add_cases([AnsweredCase.from_json(case) for case in job.cases])
+        await self._add_cases([AnsweredCase.from_json(case) for case in job.cases])
         await self.clone.commit(f"{job.tool}: {first.command} as the reference does it")
         self._step("ready")
         return None
@@ -284,21 +285,26 @@ class Pieces:
         self.job.step = step
         self.desk.save()
 
+    async def _probes(self, level: str) -> list[Case]:
+        # A program prints them, which takes a while; others may share this event loop.
+        return await asyncio.to_thread(self.playbook.probes, self.job.tool, level, self.job.seed)
+
     def _files(self) -> str:
         return f"{self.playbook.source_path(self.job.tool)},{self.playbook.cases_path(self.job.tool)}"
 
-    def _write_tool(self, place: Path | None = None) -> None:
+    async def _write_tool(self, place: Path | None = None) -> None:
         place = place or self.clone.path
         job = self.job
         files = {self.playbook.source_path(job.tool): self.playbook.source(job.tool, job.revision)}
-        dispatch = place / self.playbook.dispatch_path
-        files[self.playbook.dispatch_path] = self.playbook.register(dispatch.read_text(encoding="utf-8"), job.tool)
-        write_files(place, files)
+        dispatch = await self.shell.read(place / self.playbook.dispatch_path)
+        files[self.playbook.dispatch_path] = self.playbook.register(dispatch or "", job.tool)
+        await self.shell.write(place, files)
 
-    def _add_cases(self, cases: list[AnsweredCase]) -> None:
+    async def _add_cases(self, cases: list[AnsweredCase]) -> None:
         """Add cases to the tool's file of the team's tests, numbered on, at most `CASES_CAP` in all."""
-        path = self.clone.path / self.playbook.cases_path(self.job.tool)
-        old = read_cases(AnsweredCase, path) if path.exists() else []
+        path = self.playbook.cases_path(self.job.tool)
+        text = await self.shell.read(self.clone.path / path)
+        old = parse_cases(AnsweredCase, text.split("\n"), where=path) if text is not None else []
         known = {(case.args, case.stdin, tuple(sorted(case.files.items()))) for case in old}
         fresh = [case for case in cases if (case.args, case.stdin, tuple(sorted(case.files.items()))) not in known]
         merged = [*old, *fresh][:CASES_CAP]
@@ -306,7 +312,7 @@ class Pieces:
             AnsweredCase.from_json({**case.to_json(), "id": f"{self.job.tool}-{number:04}"})
             for number, case in enumerate(merged, 1)
         ]
-        write_files(self.clone.path, {self.playbook.cases_path(self.job.tool): dump_cases(numbered)})
+        await self.shell.write(self.clone.path, {path: dump_cases(numbered)})
 
     async def _land(self, title: str, body: str) -> Landing:
         job = self.job
@@ -358,12 +364,3 @@ def _pattern(path: str) -> re.Pattern[str]:
 def _number(job: Job) -> str:
     # Unknown when I was killed between the merge and its answer.
     return f" (pull request {job.pull})" if job.pull else ""
-
-
-def write_files(root: Path, files: dict[str, str]) -> None:
-    """Write files below `root`; one that begins with `#!` becomes executable."""
-    for name, text in files.items():
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-        path.chmod(0o755 if text.startswith("#!") else 0o644)

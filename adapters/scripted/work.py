@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -45,18 +46,32 @@ class Comparison:
 
     total: int
     differences: tuple[Difference, ...] = ()
+    more: int = 0
+    """Differences beyond those."""
 
     @property
     def agrees(self) -> bool:
         return not self.differences
 
     def __str__(self) -> str:
-        return f"{self.total - len(self.differences)} of {self.total} probes agree"
+        return f"{self.total - len(self.differences) - self.more} of {self.total} probes agree"
+
+
+class Bench(ABC):
+    """Runs the reference and the build on the same cases, within limits."""
+
+    @abstractmethod
+    async def answer(self, cases: Sequence[Case]) -> list[AnsweredCase]:
+        """Ask the reference; a case on which it runs out of time or overflows is left out."""
+
+    @abstractmethod
+    async def compare(self, program: Path, cases: Sequence[Case], name: str) -> Comparison:
+        """Run `program` and the reference on the same cases."""
 
 
 @dataclass(slots=True)
-class Bench:
-    """Runs the reference and the build, one case after the other, within limits; answers are asked for once."""
+class LocalBench(Bench):
+    """Works on this machine, one case after the other; answers are asked for once."""
 
     reference: Path
     tmp: Path
@@ -64,7 +79,7 @@ class Bench:
     _answers: dict[str, AnsweredCase | None] = field(default_factory=dict)
 
     async def answer(self, cases: Sequence[Case]) -> list[AnsweredCase]:
-        """Ask the reference; a case on which it runs out of time or overflows is left out."""
+        """See Bench.answer."""
         found = []
         for case in cases:
             key = repr((case.args, case.stdin, sorted(case.files.items())))
@@ -77,7 +92,7 @@ class Bench:
         return found
 
     async def compare(self, program: Path, cases: Sequence[Case], name: str) -> Comparison:
-        """Run `program` and the reference on the same cases."""
+        """See Bench.compare."""
         answered = await self.answer(cases)
         differences = []
         for case in answered:

@@ -21,31 +21,48 @@ Runs = Annotated[
 Checkpoints = Annotated[int, typer.Option(min=1, max=1000, help="How many points of main's history to grade.")]
 
 
+SCRIPTED = "scripted"
 DEMO_SPEED = 120.0  # the run of 6 hours takes 3 minutes
+CLI_SPEED = 60.0  # with real CLIs, each of which takes a few seconds to start, 6 minutes
 
 
-def demo_speed(workers: int, cpus: int) -> float:
+def demo_speed(workers: int, cpus: int, fastest: float = DEMO_SPEED) -> float:
     """Return the demo's speed: a team that is large for the machine gets more time, by the root of its size."""
-    return DEMO_SPEED * min(1.0, math.sqrt(4 * cpus / workers))
+    return fastest * min(1.0, math.sqrt(4 * cpus / workers))
 
 
 def demo(
     workers: Annotated[int, typer.Option(min=1, max=1024, help="How many workers.")] = 8,
+    harness: Annotated[
+        str,
+        typer.Option(
+            help="scripted: rule-based workers. copilot, claude-code or codex: that CLI, installed from npm, with a "
+            "model that follows a script; no key, no cost."
+        ),
+    ] = SCRIPTED,
     speed: Annotated[
         float | None,
-        typer.Option(help="How much faster than real time the 6-hour clock runs (default: 120; a large team: less)."),
+        typer.Option(
+            help="How much faster than real time the 6-hour clock runs (default: 120, with a CLI 60; a large team: "
+            "less)."
+        ),
     ] = None,
     keep: Annotated[Path | None, typer.Option(help="Folder to keep the run in (default: below --runs).")] = None,
     checkpoints: Checkpoints = DEFAULT_CHECKPOINTS,
     runs: Runs = Path("runs"),
 ) -> None:
-    """A team of rule-based workers rebuilds the textutils, embedded; ends with the report."""
-    from agensh.cli.running import start
+    """A team of workers rebuilds the textutils, embedded; ends with the report."""
+    from agensh.cli.running import start, with_cli
     from agensh.launch.examples import example
 
-    overrides: dict[str, object] = {"team.workers": workers}
-    overrides["clock.speed"] = demo_speed(workers, os.cpu_count() or 1) if speed is None else speed
-    start(example("textutils") / "team.toml", overrides, keep or runs, checkpoints)
+    folder = example("textutils")
+    real = harness != SCRIPTED
+    overrides: dict[str, object] = with_cli(harness) if real else {}
+    overrides["team.workers"] = workers
+    fastest = CLI_SPEED if real else DEMO_SPEED
+    overrides["clock.speed"] = demo_speed(workers, os.cpu_count() or 1, fastest) if speed is None else speed
+    playbook = folder / "playbook" if real else None
+    start(folder / "team.toml", overrides, keep or runs, checkpoints, playbook=playbook)
 
 
 def run(

@@ -16,8 +16,10 @@ from adapters.registry import adapter_class
 from agensh.cli.progress import Progress
 from agensh.cli.showing import print_report
 from agensh.clock import SystemClock
-from agensh.errors import AgenshError
+from agensh.embedded.model import NAME
+from agensh.errors import AgenshError, UsageError
 from agensh.gateway.credential import read_credential
+from agensh.harnesses import cache, install, package_of
 from agensh.launch.create import create_run
 from agensh.launch.local import LocalRun
 from agensh.launch.lock import running_launcher
@@ -25,6 +27,7 @@ from agensh.rundir import RunDir
 from agensh.runs.report import Report
 from agensh.spec import load_spec
 
+WINDOW = 1_000_000  # tokens; a demo is shorter than that, so no CLI has to shorten its history
 STOP_PATIENCE = 60.0  # seconds `agensh stop` waits for the launcher
 
 
@@ -48,15 +51,39 @@ async def _wait_for_end(run: RunDir) -> None:
         await clock.sleep(0.1)
 
 
-def start(spec_file: Path, overrides: dict[str, object], root: Path, checkpoints: int) -> None:
-    """Make a run from a spec and run it to its end."""
+def start(
+    spec_file: Path, overrides: dict[str, object], root: Path, checkpoints: int, *, playbook: Path | None = None
+) -> None:
+    """Make a run from a spec and run it to its end; with a playbook the scripted model plays it."""
     if shutil.which("git") is None:
         raise AgenshError("git is not installed; `agensh doctor` lists what a run needs.")
     spec = load_spec(spec_file, overrides)
-    adapter_class(spec.worker.harness).check(spec.task.kind, spec.worker.options)
+    adapter = adapter_class(spec.worker.harness)
+    adapter.check(spec.task.kind, spec.worker.options)
+    if spec.worker.max_output_tokens and not adapter.limits_output:
+        raise UsageError(
+            f"worker.max_output_tokens: {spec.worker.max_output_tokens} is not possible: the CLI of the "
+            f"{spec.worker.harness} harness has no such limit; leave it 0."
+        )
     if spec.gateway is not None:
         read_credential(spec.gateway)  # now, and not when everything else runs
-    execute(create_run(spec, root, SystemClock()), checkpoints)
+    execute(create_run(spec, root, SystemClock(), playbook=playbook), checkpoints)
+
+
+def with_cli(harness: str) -> dict[str, object]:
+    """Install the CLI of a harness where that is due; return what a spec says to run it with the scripted model.
+
+    UsageError when the harness has no CLI of its own, InstallFailed when npm cannot bring it.
+    """
+    row = package_of(harness)
+    adapter_class(harness)
+    typer.echo(f"{row.name} {row.newest}: looked for in {cache()}, else installed from npm", err=True)
+    return {
+        "worker.harness": harness,
+        "worker.model": NAME,
+        "worker.options": {"binary": str(install(row.name))},
+        "worker.max_prompt_tokens": WINDOW,
+    }
 
 
 def execute(run: RunDir, checkpoints: int) -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
 import httpx
 
-from agensh.clients.http import new_http_client, retry_after, send
+from agensh.clients.http import lines_of, new_http_client, read_json, retry_after, send
 from agensh.entries import Entry, EntryType
 from agensh.errors import AgenshError, ServiceError
 
@@ -61,6 +62,18 @@ class GrepPage:
     entries: tuple[Entry, ...]
     more: bool
     next_before: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOpened:
+    """The board answered: what happens from now on will be heard."""
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """A claim was released: it is no claim any more."""
+
+    seq: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +124,7 @@ class BoardClient:
             idempotent=True,
             expect={200, *REJECTED},
         )
-        value = response.json()
+        value = read_json(response, SERVICE)
         if response.status_code in REJECTED:
             raise EntryRejected(str(value["reason"]), list(value["errors"]))
         overlaps = tuple(
@@ -138,7 +151,7 @@ class BoardClient:
     async def release(self, label: str) -> Entry:
         """Release one's own claim."""
         path = f"{self._path}/note/{quote(label, safe='')}/release"
-        value = (await self._send("POST", path, idempotent=True)).json()
+        value = read_json(await self._send("POST", path, idempotent=True), SERVICE)
         return Entry.from_json(value["entry"])
 
     async def pending(self, agent: str, *, ack: int | None = None) -> Pending:
@@ -157,6 +170,17 @@ class BoardClient:
         Ends with ServiceError when the connection is cut or silent; call again with the last seq, nothing is skipped.
         Close it (`aclose`) when you leave it before its end.
         """
+        async with aclosing(self.follow(after)) as happenings:
+            async for happening in happenings:
+                if isinstance(happening, Entry):
+                    yield happening
+
+    async def follow(self, after: int) -> AsyncGenerator[Entry | Released | StreamOpened, None]:
+        """Do as `stream`, and yield as well when the board answers and when a claim is released.
+
+        What was released before the board answered is not told: entries that come later show it, for others read the
+        listing.
+        """
         timeout = httpx.Timeout(10.0, read=STREAM_SILENCE)
         url = f"{self.url}{self._path}/stream"
         try:
@@ -167,12 +191,23 @@ class BoardClient:
                     await response.aread()
                     status = response.status_code
                     again = status == 429 or status >= 500
-                    wait = retry_after(response)
+                    wait = retry_after(response.headers)
                     raise ServiceError(SERVICE, status, _reason(response), retryable=again, retry_after=wait)
-                async for line in response.aiter_lines():
-                    if line.startswith("data:"):
-                        yield Entry.from_json(json.loads(line[5:]))
-        except httpx.TransportError as error:
+                yield StreamOpened()
+                event = ""
+                async with aclosing(lines_of(response, silence=STREAM_SILENCE)) as lines:
+                    async for line in lines:
+                        field, _, value = line.partition(":")
+                        if field == "event":
+                            event = value.strip()
+                        elif field == "data" and event == "release":
+                            yield Released(int(json.loads(value)["seq"]))
+                        elif field == "data" and event == "entry":
+                            yield Entry.from_json(json.loads(value))
+        except (httpx.ReadTimeout, TimeoutError) as error:
+            reason = f"the stream is silent: nothing came for {STREAM_SILENCE:g} s"
+            raise ServiceError(SERVICE, 0, reason, retryable=True) from error
+        except httpx.RequestError as error:
             raise ServiceError(SERVICE, 0, f"the stream broke ({type(error).__name__})", retryable=True) from error
         raise ServiceError(SERVICE, 0, "the stream was cut", retryable=True)
 
@@ -184,7 +219,7 @@ class BoardClient:
         """Make a token for this board (admins)."""
         body = {"worker": worker, "board": self.board, "role": role}
         response = await self._send("POST", "/tokens", json=body, idempotent=False, expect={201})
-        return str(response.json()["token"])
+        return str(read_json(response, SERVICE)["token"])
 
     async def revoke_token(self, worker: str) -> None:
         """Revoke the worker's tokens for this board (admins)."""
@@ -202,7 +237,7 @@ class BoardClient:
 
     async def _get(self, path: str, **params: object) -> Any:
         given = {name: str(value) for name, value in params.items() if value is not None}
-        return (await self._send("GET", path, params=given, idempotent=True)).json()
+        return read_json(await self._send("GET", path, params=given, idempotent=True), SERVICE)
 
     async def _send(
         self, method: str, path: str, *, headers: dict[str, str] | None = None, **arguments: Any

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from agensh.clients.gitea_admin import AdminCalls
+from agensh.clients.gitea_core import SERVICE
 from agensh.clients.gitea_models import (
     Branch,
     Comment,
@@ -28,6 +29,7 @@ from agensh.clients.gitea_models import (
     User,
 )
 from agensh.clients.gitea_pulls import MergeStyle, PullCalls
+from agensh.clients.http import read_json
 from agensh.clock import utc
 
 __all__ = [
@@ -98,7 +100,7 @@ class GiteaClient(PullCalls, AdminCalls):
 
         async def post() -> Issue:
             value = {"title": title, "body": body, "labels": list(labels), "assignees": list(assignees)}
-            return Issue.of((await self.request("POST", f"/repos/{owner}/{repo}/issues", json=value)).json())
+            return Issue.of(read_json(await self.request("POST", f"/repos/{owner}/{repo}/issues", json=value), SERVICE))
 
         async def find() -> Issue | None:
             author = (await self.me()).login
@@ -124,7 +126,7 @@ class GiteaClient(PullCalls, AdminCalls):
         change = {"state": state, "title": title, "body": body}
         value = {key: text for key, text in change.items() if text is not None}
         response = await self.request("PATCH", f"/repos/{owner}/{repo}/issues/{number}", json=value, idempotent=True)
-        return Issue.of(response.json())
+        return Issue.of(read_json(response, SERVICE))
 
     async def comments(self, owner: str, repo: str, number: int, *, since: float | None = None) -> list[Comment]:
         """Return the comments of an issue by id; `since` (inclusive, whole seconds) compares with their last change."""
@@ -143,7 +145,7 @@ class GiteaClient(PullCalls, AdminCalls):
 
         async def post() -> Comment:
             path = f"/repos/{owner}/{repo}/issues/{number}/comments"
-            return Comment.of((await self.request("POST", path, json={"body": body})).json())
+            return Comment.of(read_json(await self.request("POST", path, json={"body": body}), SERVICE))
 
         async def find() -> Comment | None:
             author = (await self.me()).login

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agensh.clients.gitea_core import GiteaCore
+from agensh.clients.gitea_core import SERVICE, GiteaCore
 from agensh.clients.gitea_models import Repo, User
+from agensh.clients.http import read_json
 from agensh.errors import ServiceError
 
 
@@ -15,7 +16,7 @@ class AdminCalls(GiteaCore):
     async def user(self, name: str) -> User | None:
         """Return an account, or None."""
         response = await self.request("GET", f"/users/{name}", expect=(200, 404))
-        return User.of(response.json()) if response.status_code == 200 else None
+        return User.of(read_json(response, SERVICE)) if response.status_code == 200 else None
 
     async def create_user(self, name: str, password: str, email: str) -> User:
         """Create an account that may log in at once (sessions break while a password change is due).
@@ -23,7 +24,7 @@ class AdminCalls(GiteaCore):
         ServiceError 422 when the name or the address is taken.
         """
         body = {"username": name, "password": password, "email": email, "must_change_password": False}
-        return User.of((await self.request("POST", "/admin/users", json=body)).json())
+        return User.of(read_json(await self.request("POST", "/admin/users", json=body), SERVICE))
 
     async def set_password(self, name: str, password: str) -> None:
         """Give an account a new password."""
@@ -36,7 +37,7 @@ class AdminCalls(GiteaCore):
         ServiceError 400 or 422 when the account has a token of that name.
         """
         body = {"name": name, "scopes": list(scopes)}
-        return str((await self.request("POST", f"/users/{user}/tokens", json=body)).json()["sha1"])
+        return str(read_json(await self.request("POST", f"/users/{user}/tokens", json=body), SERVICE)["sha1"])
 
     async def delete_token(self, user: str, name: str) -> None:
         """Delete a token by name; nothing happens when there is none. Needs `basic` credentials."""
@@ -45,7 +46,7 @@ class AdminCalls(GiteaCore):
     async def repo(self, owner: str, name: str) -> Repo | None:
         """Return a repository, or None."""
         response = await self.request("GET", f"/repos/{owner}/{name}", expect=(200, 404))
-        return Repo.of(response.json()) if response.status_code == 200 else None
+        return Repo.of(read_json(response, SERVICE)) if response.status_code == 200 else None
 
     async def create_repo(
         self, owner: str, name: str, *, private: bool = True, default_branch: str = "main", description: str = ""
@@ -58,7 +59,7 @@ class AdminCalls(GiteaCore):
             "description": description,
             "auto_init": False,
         }
-        return Repo.of((await self.request("POST", f"/admin/users/{owner}/repos", json=body)).json())
+        return Repo.of(read_json(await self.request("POST", f"/admin/users/{owner}/repos", json=body), SERVICE))
 
     async def collaborators(self, owner: str, repo: str) -> set[str]:
         """Return the names of those who may write because they were added to the repository."""

@@ -7,19 +7,22 @@ name and password; an unauthenticated stream is not a 401 but a 200 that says `c
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
 from http.cookies import CookieError, SimpleCookie
 from typing import Literal, Self
 
 import httpx
 
-from agensh.clients.http import TIMEOUT, new_http_client, retry_after
+from agensh.clients.http import TIMEOUT, lines_of, new_http_client, retry_after
 from agensh.errors import ServiceError
 
 SERVICE = "The forge's event stream"
 SILENCE = 75.0  # seconds; the server sends a ping every 30
+OPEN_TIMEOUT = 30.0  # seconds for a login, and for the answer to the opening
 LONGEST_LINE = 1_000_000  # characters
 
 
@@ -75,9 +78,10 @@ class GiteaEventStream:
             timeout=httpx.Timeout(TIMEOUT.read, connect=TIMEOUT.connect, read=SILENCE),
         )
         try:
-            response = await self._http.send(request, stream=True)
-        except httpx.TransportError as error:
-            raise ServiceError(SERVICE, 0, type(error).__name__, retryable=True) from error
+            async with asyncio.timeout(OPEN_TIMEOUT):
+                response = await self._http.send(request, stream=True)
+        except (httpx.RequestError, TimeoutError) as error:
+            raise ServiceError(SERVICE, 0, f"{type(error).__name__} at the opening", retryable=True) from error
         if response.status_code != 200:
             await response.aclose()
             if response.status_code in {301, 302, 303, 401, 403}:
@@ -87,19 +91,24 @@ class GiteaEventStream:
                 response.status_code,
                 "it cannot be opened",
                 retryable=True,
-                retry_after=retry_after(response),
+                retry_after=retry_after(response.headers),
             )
         self._response = response
 
     async def _log_in(self) -> None:
         form = {"user_name": self._name, "password": self._password}
         try:
-            response = await self._http.post(f"{self.url}/user/login", data=form)
-        except httpx.TransportError as error:
+            async with asyncio.timeout(OPEN_TIMEOUT):
+                response = await self._http.post(f"{self.url}/user/login", data=form)
+        except (httpx.RequestError, TimeoutError) as error:
             raise ServiceError(SERVICE, 0, f"{type(error).__name__} at the login", retryable=True) from error
         if response.status_code == 429 or response.status_code >= 500:
             raise ServiceError(
-                SERVICE, response.status_code, "the login failed", retryable=True, retry_after=retry_after(response)
+                SERVICE,
+                response.status_code,
+                "the login failed",
+                retryable=True,
+                retry_after=retry_after(response.headers),
             )
         if response.status_code not in {302, 303}:
             # Wrong credentials re-render the form with status 200.
@@ -117,22 +126,25 @@ class GiteaEventStream:
             raise ServiceError(SERVICE, 0, "it is not connected", retryable=True)
         event, data = "", ""
         try:
-            async for line in response.aiter_lines():
-                if len(line) > LONGEST_LINE:
-                    raise ServiceError(SERVICE, 200, "a line is too long", retryable=True)
-                field, _, value = line.partition(":")
-                value = value.removeprefix(" ")
-                if field == "event":
-                    event = value
-                elif field == "data":
-                    data = value
-                elif not line and event:
-                    # A ping has no data, so a parser that follows the letter of the standard would drop it.
-                    signal = self._read(event, data)
-                    event, data = "", ""
-                    if signal is not None:
-                        yield signal
-        except (httpx.TransportError, httpx.StreamError) as error:
+            async with aclosing(lines_of(response, silence=SILENCE)) as lines:
+                async for line in lines:
+                    if len(line) > LONGEST_LINE:
+                        raise ServiceError(SERVICE, 200, "a line is too long", retryable=True)
+                    field, _, value = line.partition(":")
+                    value = value.removeprefix(" ")
+                    if field == "event":
+                        event = value
+                    elif field == "data":
+                        data = value
+                    elif not line and event:
+                        # A ping has no data, so a parser that follows the letter of the standard would drop it.
+                        signal = self._read(event, data)
+                        event, data = "", ""
+                        if signal is not None:
+                            yield signal
+        except (httpx.ReadTimeout, TimeoutError) as error:
+            raise ServiceError(SERVICE, 0, f"nothing came for {SILENCE:g} s", retryable=True) from error
+        except (httpx.RequestError, httpx.StreamError) as error:
             raise ServiceError(SERVICE, 0, type(error).__name__, retryable=True) from error
         raise ServiceError(SERVICE, 0, "it ended", retryable=True)
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 import httpx
 
-from agensh.clients.gitea_core import GiteaCore, describe
+from agensh.clients.gitea_core import SERVICE, GiteaCore, describe
 from agensh.clients.gitea_models import (
     Commit,
     Comparison,
@@ -23,7 +23,7 @@ from agensh.clients.gitea_models import (
     UpdateResult,
     UpdateStatus,
 )
-from agensh.clients.http import backoff, unsure
+from agensh.clients.http import backoff, read_json, unsure
 from agensh.clock import Clock
 from agensh.errors import ServiceError
 
@@ -70,7 +70,7 @@ class PullCalls(GiteaCore):
                 expect=(201, 409),
             )
             if response.status_code == 201:
-                return Pull.of(response.json())
+                return Pull.of(read_json(response, SERVICE))
             found = await find()
             if found is None:
                 raise ServiceError("The forge", 409, describe(response))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import ssl
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import cache
 from http.cookiejar import CookieJar, DefaultCookiePolicy
@@ -16,11 +17,13 @@ import httpx
 from agensh.errors import ServiceError
 
 TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+LONGEST_ANSWER = 120.0  # seconds; TIMEOUT bounds each wait, and a server that sends byte by byte keeps within that
 LIMITS = httpx.Limits(max_connections=32, max_keepalive_connections=16)
 ATTEMPTS = 5
 FIRST_WAIT = 0.25  # seconds
 LONGEST_WAIT = 10.0  # seconds
 LONGEST_RETRY_AFTER = 60.0  # seconds; a service that asks for more gets its answer from the caller
+LONGEST_WISH = 86_400.0  # seconds; whoever asks for a longer wait has a wrong clock
 RETRYABLE_STATUS = frozenset({429, 500, 502, 503, 504})
 """500 as well: both forge and chat answer it for a database that was locked for a moment."""
 
@@ -60,22 +63,26 @@ def backoff(attempt: int, *, first: float = FIRST_WAIT, longest: float = LONGEST
     return random.uniform(0, min(longest, first * 2 ** min(attempt, 32)))
 
 
-def retry_after(response: httpx.Response) -> float | None:
-    """Return the seconds a service asked to wait, when it did.
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds a service asked to wait, when its answer's headers say so.
 
-    Reads `Retry-After` (seconds, or a date, which counts from the answer's own `Date`) and `X-RateLimit-Reset`.
+    Reads `Retry-After` (seconds, or a date, which counts from the answer's own `Date`, or else from now) and
+    `X-RateLimit-Reset`.
     """
     for header in ("retry-after", "x-ratelimit-reset"):
-        value = response.headers.get(header, "").strip()
-        if value.replace(".", "", 1).isdigit():
+        value = headers.get(header, "").strip()
+        seconds: float | None = None
+        if value.isascii() and value.replace(".", "", 1).isdigit():
             seconds = float(value)
-            return seconds if seconds < 86_400 else None
-        if header == "retry-after" and value:
+        elif header == "retry-after" and value:
             try:
-                due = parsedate_to_datetime(value)
-                return max(0.0, (due - parsedate_to_datetime(response.headers["date"])).total_seconds())
-            except (KeyError, ValueError, TypeError):
+                date = headers.get("date")
+                now = parsedate_to_datetime(date) if date else datetime.now(UTC)
+                seconds = max(0.0, (parsedate_to_datetime(value) - now).total_seconds())
+            except (ValueError, TypeError):
                 continue
+        if seconds is not None and seconds < LONGEST_WISH:
+            return seconds
     return None
 
 
@@ -107,13 +114,15 @@ async def send(
     """Send a request and return its response when the status is in `expect`; ServiceError otherwise.
 
     A request that did not leave (no connection) or met 429 is sent again; after any other failure (time-out, cut
-    connection, 502 to 504) only an `idempotent` one is, for it may have taken effect.
+    connection, 502 to 504) only an `idempotent` one is, for it may have taken effect. An answer that takes longer than
+    `LONGEST_ANSWER` counts as none.
     """
     attempt = 0
     while True:
         try:
-            response = await client.request(method, url, **arguments)
-        except httpx.TransportError as error:
+            async with asyncio.timeout(LONGEST_ANSWER):
+                response = await client.request(method, url, **arguments)
+        except (httpx.RequestError, TimeoutError) as error:
             again = idempotent or isinstance(error, httpx.ConnectError | httpx.PoolTimeout)
             failure = ServiceError(service, 0, f"{type(error).__name__} at {method} {url}", retryable=again)
             cause: Exception | None = error
@@ -123,7 +132,7 @@ async def send(
             text = describe(response) if describe else response.text[:500]
             again = response.status_code == 429 or (idempotent and response.status_code in RETRYABLE_STATUS)
             failure = ServiceError(
-                service, response.status_code, text, retryable=again, retry_after=retry_after(response)
+                service, response.status_code, text, retryable=again, retry_after=retry_after(response.headers)
             )
             cause = None
         asked = failure.retry_after or 0.0
@@ -131,3 +140,27 @@ async def send(
             raise failure from cause
         await sleep(asked + backoff(attempt))
         attempt += 1
+
+
+async def lines_of(response: httpx.Response, *, silence: float) -> AsyncGenerator[str, None]:
+    """Yield the lines of a stream; TimeoutError when no end of a line comes within `silence` seconds of waiting.
+
+    The client's own time limit starts anew with every byte, so a peer that sends a byte now and then escapes it.
+    """
+    pieces = aiter(response.aiter_text())
+    clock = asyncio.get_running_loop().time
+    rest, left = "", silence
+    while True:
+        began = clock()
+        try:
+            async with asyncio.timeout(left):
+                piece = await anext(pieces)
+        except StopAsyncIteration:
+            break
+        *lines, rest = (rest + piece).split("\n")
+        # Counted while we wait only: what the consumer does with a line is no silence of the peer's.
+        left = silence if lines else left - (clock() - began)
+        for line in lines:
+            yield line.removesuffix("\r")
+    if rest:
+        yield rest

@@ -10,9 +10,9 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from agensh.clients.http import backoff, unsure
+from agensh.clients.http import backoff, read_json, unsure
 from agensh.clients.mattermost_admin import AdminCalls
-from agensh.clients.mattermost_core import MOST_PAGES, PAGE
+from agensh.clients.mattermost_core import MOST_PAGES, PAGE, SERVICE
 from agensh.clients.mattermost_models import KEY_PROP, Channel, ChatUser, Post, ServerLimits, Team, UserToken
 from agensh.errors import AgenshError, ServiceError
 
@@ -61,7 +61,7 @@ class MattermostClient(AdminCalls):
             try:
                 # The server forgets its keys after 30 seconds, and at a restart at once: so the channel is asked first.
                 found = await self.find_post(channel_id, key) if attempt else None
-                return found or Post.of((await self.request("POST", "/posts", json=body)).json())
+                return found or Post.of(read_json(await self.request("POST", "/posts", json=body), SERVICE))
             except ServiceError as error:
                 again = unsure(error) or _IN_FLIGHT in error.reason
                 if not again or self.clock.monotonic() > until:
@@ -85,7 +85,7 @@ class MattermostClient(AdminCalls):
             body = [(await self.me()).id, other_user_id]
             # Idempotent on the server; a race between both sides may answer 5xx once.
             response = await self.request("POST", "/channels/direct", json=body, idempotent=True)
-            self._direct[other_user_id] = Channel.of(response.json())
+            self._direct[other_user_id] = Channel.of(read_json(response, SERVICE))
         return self._direct[other_user_id]
 
     async def direct_message(self, username: str, message: str, *, key: str | None = None) -> Post:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from email.utils import parsedate_to_datetime
 from typing import Any, Self
 
 import httpx
@@ -52,6 +53,8 @@ class MattermostCore:
         self._token = token
         self._me: ChatUser | None = None
         self._known = known or {}
+        self._dated = ("", 0.0)
+        """The `Date` of the last answer, and when it came."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -74,7 +77,7 @@ class MattermostCore:
         **arguments: Any,
     ) -> httpx.Response:
         """Send one request below `/api/v4`; ServiceError for every status that is not expected."""
-        return await send(
+        response = await send(
             self._http,
             method,
             f"{self.url}/api/v4{path}",
@@ -86,6 +89,16 @@ class MattermostCore:
             headers={"Authorization": f"Bearer {self._token}"} if self._token else {},
             **arguments,
         )
+        self._dated = (response.headers.get("date", ""), self.clock.monotonic())
+        return response
+
+    def server_time(self) -> float:
+        """Return the chat's own time (epoch seconds) by the date of its last answer; 0 when that had none."""
+        date, at = self._dated
+        try:
+            return parsedate_to_datetime(date).timestamp() + self.clock.monotonic() - at
+        except (ValueError, TypeError):
+            return 0.0
 
     async def get(self, path: str, **arguments: Any) -> Any:
         """Return the JSON of a GET."""
@@ -110,7 +123,7 @@ class MattermostCore:
     async def find_user(self, name: str) -> ChatUser | None:
         """Return an account by its name, or None."""
         response = await self.request("GET", f"/users/username/{name}", expect=(200, 404))
-        return ChatUser.of(response.json()) if response.status_code == 200 else None
+        return ChatUser.of(read_json(response, SERVICE)) if response.status_code == 200 else None
 
     async def user_by_name(self, name: str) -> ChatUser:
         """Return an account by its name; ServiceError 404 when there is none."""
@@ -131,13 +144,13 @@ class MattermostCore:
         for start in range(0, len(wanted), IDS_PER_REQUEST):
             part = wanted[start : start + IDS_PER_REQUEST]
             response = await self.request("POST", path, json=part, idempotent=True)
-            found += [ChatUser.of(item) for item in response.json()]
+            found += [ChatUser.of(item) for item in read_json(response, SERVICE)]
         return found
 
     async def find_team(self, name: str) -> Team | None:
         """Return a team by its name, or None."""
         response = await self.request("GET", f"/teams/name/{name}", expect=(200, 404))
-        return Team.of(response.json()) if response.status_code == 200 else None
+        return Team.of(read_json(response, SERVICE)) if response.status_code == 200 else None
 
     async def team_by_name(self, name: str) -> Team:
         """Return a team by its name; ServiceError 404 when there is none."""
@@ -150,7 +163,7 @@ class MattermostCore:
     async def find_channel(self, team_id: str, name: str) -> Channel | None:
         """Return a team's channel by its name, or None."""
         response = await self.request("GET", f"/teams/{team_id}/channels/name/{name}", expect=(200, 404))
-        return Channel.of(response.json()) if response.status_code == 200 else None
+        return Channel.of(read_json(response, SERVICE)) if response.status_code == 200 else None
 
     async def channel_by_name(self, team_id: str, name: str) -> Channel:
         """Return a team's channel by its name; ServiceError 404 when there is none."""
@@ -159,7 +172,7 @@ class MattermostCore:
     async def my_channels(self) -> list[Channel]:
         """Return all channels the account is in, direct ones included; the chat answers 404 for none."""
         response = await self.request("GET", "/users/me/channels", expect=(200, 404))
-        return [Channel.of(item) for item in response.json()] if response.status_code == 200 else []
+        return [Channel.of(item) for item in read_json(response, SERVICE)] if response.status_code == 200 else []
 
     async def member_ids(self, channel_id: str) -> list[str]:
         """Return the ids of a channel's members."""

@@ -22,6 +22,7 @@ from urllib.parse import urlencode
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
+from agensh.clients.http import retry_after
 from agensh.clients.mattermost_models import Post
 from agensh.clock import Clock, SystemClock
 from agensh.errors import ServiceError
@@ -32,6 +33,7 @@ SERVICE = "The chat's websocket"
 PING_INTERVAL = 30.0  # seconds
 PONG_WAIT = 10.0  # seconds
 OPEN_TIMEOUT = 15.0  # seconds
+CLOSE_TIMEOUT = 2.0  # seconds
 MAX_FRAME = 16 * 1024 * 1024  # bytes; the library's 1 MiB is less than the chat's largest frames
 QUEUE_LIMIT = 4096  # signals
 CLOSE_NO_PONG = 4000  # the codes of the official client
@@ -140,11 +142,17 @@ class MattermostSocket:
                 max_size=MAX_FRAME,
                 ping_interval=None,
                 open_timeout=OPEN_TIMEOUT,
-                close_timeout=2.0,
+                close_timeout=CLOSE_TIMEOUT,
             )
         except InvalidStatus as error:
             status = error.response.status_code
-            raise ServiceError(SERVICE, status, "it refused the upgrade", retryable=status not in _DEAD) from error
+            raise ServiceError(
+                SERVICE,
+                status,
+                "it refused the upgrade",
+                retryable=status not in _DEAD,
+                retry_after=retry_after(error.response.headers),
+            ) from error
         except (OSError, TimeoutError, WebSocketException) as error:
             raise ServiceError(SERVICE, 0, type(error).__name__, retryable=True) from error
         self._failure = None

@@ -85,7 +85,7 @@ class Exchange:
                 self._allow()  # again: the budget may have been spent while it waited
                 await self._send_on()
         except Refusal as refusal:
-            await self._settle("refused" if self._status == 0 else "failed", refusal.code, status=refusal.status)
+            await self._settle("refused" if self._status == 0 else "failed", refusal.reason, status=refusal.status)
             await self._refuse(refusal)
         except DatabaseUnavailable as error:
             if self._status:
@@ -97,7 +97,7 @@ class Exchange:
             raise
 
     def _look(self) -> None:
-        if not self._ask.body:
+        if self._ask.method != "POST":
             return
         self._head = read_head(self._ask.body)
         self._begun = replace(self._begun, model=self._head.model)
@@ -106,7 +106,7 @@ class Exchange:
     def _allow(self) -> None:
         """Refusal when the worker may not ask this."""
         section, head = self._desk.section, self._head
-        if self._ask.method != "POST":
+        if self._ask.wire is Wire.OTHER:
             return
         if section.models and head.model not in section.models:
             raise Refusal(

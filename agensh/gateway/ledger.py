@@ -80,9 +80,13 @@ class Ledger:
         self._work = asyncio.Event()
         self._closing = False
 
-    async def open(self) -> None:
-        """Bring the tables up to date; what a killed gateway left open becomes `unmetered`."""
+    async def prepare(self) -> None:
+        """Bring the tables up to date."""
         await asyncio.to_thread(migrate, self._url, MIGRATIONS, version_table=VERSION_TABLE)
+
+    async def open(self) -> None:
+        """Bring the tables up to date; what a killed gateway left open becomes `unmetered`. One gateway a database."""
+        await self.prepare()
         change = (
             update(requests)
             .where(requests.c.state == "open")

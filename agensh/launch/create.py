@@ -7,17 +7,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from agensh.clock import Clock
+from agensh.embedded.model import PRICES
 from agensh.identity import new_token
 from agensh.launch.ports import HOST, free_ports
 from agensh.rundir import AdminSecrets, NodePlace, RunDir, RunInfo, RunSecrets, ServiceUrls, new_run_dir
-from agensh.spec import TeamSpec
+from agensh.spec import GatewaySection, TeamSpec
 
 
-def create_run(spec: TeamSpec, root: Path, clock: Clock, *, hosts: int = 1) -> RunDir:
-    """Create the run folder below `root` with `run.json` and `secrets.json`; `hosts` node hosts share the workers."""
+def create_run(spec: TeamSpec, root: Path, clock: Clock, *, hosts: int = 1, playbook: Path | None = None) -> RunDir:
+    """Create the run folder below `root` with `run.json` and `secrets.json`; `hosts` node hosts share the workers.
+
+    With a playbook the scripted model plays it, behind a gateway, to whatever CLI the spec names.
+    """
     now = clock.time()
     run = new_run_dir(root, spec.team.name, now)
-    forge, chat, board, gateway, *nodes = (f"http://{HOST}:{port}" for port in free_ports(4 + hosts))
+    forge, chat, board, gateway, model, *nodes = (f"http://{HOST}:{port}" for port in free_ports(5 + hosts))
+    if playbook is not None:
+        spec = spec.model_copy(update={"gateway": _to_scripted_model(model)})
     with_gateway = spec.gateway is not None
     run.write_info(
         RunInfo(
@@ -25,8 +31,14 @@ def create_run(spec: TeamSpec, root: Path, clock: Clock, *, hosts: int = 1) -> R
             created_at=now,
             spec=spec,
             urls=ServiceUrls(
-                forge=forge, chat=chat, board=board, node=nodes[0], gateway=gateway if with_gateway else ""
+                forge=forge,
+                chat=chat,
+                board=board,
+                node=nodes[0],
+                gateway=gateway if with_gateway else "",
+                model=model if playbook is not None else "",
             ),
+            playbook=playbook,
             board=spec.team.name,
             owner=spec.team.name,
             repository="workspace",
@@ -45,6 +57,10 @@ def create_run(spec: TeamSpec, root: Path, clock: Clock, *, hosts: int = 1) -> R
         )
     )
     return run
+
+
+def _to_scripted_model(url: str) -> GatewaySection:
+    return GatewaySection(base_url=f"{url}/v1", auth="none", prices=PRICES, forward_worker=True)
 
 
 def share_workers(workers: int, urls: Sequence[str]) -> tuple[NodePlace, ...]:

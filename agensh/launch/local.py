@@ -95,6 +95,8 @@ class LocalRun:
         ]
         if info.spec.gateway is not None:
             children.append(self._child("gateway", f"{info.urls.gateway}/healthz", info))
+        if info.urls.model:
+            children.append(self._child("model", f"{info.urls.model}/healthz", info))
         await start_all(children, self.watcher.say)
         try:
             yield

@@ -1,4 +1,4 @@
-"""The entry stream: server-sent events whose id is the entry's seq."""
+"""The entry stream: server-sent events whose id is the entry's seq, and events without an id for released claims."""
 
 from __future__ import annotations
 
@@ -53,7 +53,10 @@ class EventStream(StreamingResponse):
     "/board/{board}/stream",
     response_class=StreamingResponse,
     responses={
-        200: {"content": {"text/event-stream": {}}, "description": "`event: entry`, `id:` its seq"},
+        200: {
+            "content": {"text/event-stream": {}},
+            "description": "`event: entry`, `id:` its seq; `event: release`, no id: an earlier CLAIM was released",
+        },
         **errors(422),
     },
     openapi_extra=access("read"),
@@ -66,7 +69,10 @@ async def stream(
     after: Annotated[int, Query(ge=0, le=SEQ_MAX, description="Send what was written after this seq.")] = 0,
     last_event_id: Annotated[str | None, Header(description="Goes before `after`.")] = None,
 ) -> StreamingResponse:
-    """Send every entry after `after`, then every new one when it is committed; a comment line every 15 s."""
+    """Send every entry after `after`, then every new one when it is committed; a comment line every 15 s.
+
+    When a CLAIM that was sent is released, it is sent once more as it is now, as an event `release` without an id.
+    """
     caller.may_read(board)
     if last_event_id:
         if not last_event_id.isascii() or not last_event_id.isdigit() or int(last_event_id[:17]) > SEQ_MAX:
@@ -79,6 +85,7 @@ async def stream(
 async def _events(service: BoardService, board: OpenBoard, after: int, token: str) -> AsyncGenerator[str, None]:
     feed, settings = board.feed, service.settings
     live = False
+    released = feed.released
     generation = service.tokens.generation
     feed.subscribers += 1
     try:
@@ -88,6 +95,16 @@ async def _events(service: BoardService, board: OpenBoard, after: int, token: st
                 generation = service.tokens.generation
                 if await service.tokens.find(token) is None:
                     return
+            if feed.released != released:
+                gone = feed.releases_after(released)
+                if gone is None:
+                    service.metrics.streams_cut += 1
+                    return
+                released = feed.released
+                # What comes later says itself that it was released.
+                if text := "".join(_release(entry) for entry in gone if entry.seq <= after):
+                    yield text
+                continue
             if feed.head <= after:
                 live = True
                 if not await feed.wait(after, settings.heartbeat_seconds):
@@ -115,3 +132,9 @@ def _event(entry: Entry, now: float) -> str:
 def _text(entry: Entry) -> str:
     # ASCII only: some readers end a line at any Unicode line separator.
     return f"id: {entry.seq}\nevent: entry\ndata: {json.dumps(entry.to_json(), separators=(',', ':'))}\n\n"
+
+
+@lru_cache(maxsize=64)
+def _release(claim: Entry) -> str:
+    # No id: a reader resumes from the last entry that it has.
+    return f"event: release\ndata: {json.dumps(claim.to_json(), separators=(',', ':'))}\n\n"

@@ -17,6 +17,7 @@ from typing import Generic, Protocol, TypeVar
 
 from agensh.clients.http import backoff
 from agensh.clock import Clock
+from agensh.db import DatabaseUnavailable
 from agensh.errors import AgenshError, ServiceError
 from router.events import EventSink
 from router.waiting import sleep_or_event
@@ -29,6 +30,7 @@ S_co = TypeVar("S_co", covariant=True)
 RECHECK_AFTER = 5.0  # seconds after a (re)connect: what was being committed while we caught up is visible then
 STABLE_AFTER = 10.0  # seconds a connection must live before the next reconnect starts from the shortest wait
 REFUSED_WAIT = 30.0  # seconds, at least, after 401 or 403
+LONGEST_WISH = 300.0  # seconds; a source that asks for a longer wait is looked at again after that
 _FAILURES = (AgenshError, LookupError, ValueError, TypeError)
 """What one round may fail with: a service or database that does not answer, or an answer that is not what the protocol
 says. Everything else is a mistake of ours and ends the listener."""
@@ -84,6 +86,9 @@ class Listener(ABC, Generic[S]):
         """Why the last round failed; empty after one that did not."""
         self._wake = asyncio.Event()
         self._connected = False
+        self._said = ""
+        """The failure of the push channel that was logged last, while it lasts."""
+        self._failures = 0
         self._next_sweep = 0.0
 
     async def run(self) -> None:
@@ -110,8 +115,12 @@ class Listener(ABC, Generic[S]):
 
     def sweep_soon(self, seconds: float) -> None:
         """Make the next sweep due in that many seconds at the latest."""
-        self._next_sweep = min(self._next_sweep, self.clock.monotonic() + seconds)
+        self._sweep_within(seconds)
         self._wake.set()
+
+    def _sweep_within(self, seconds: float) -> None:
+        # The work loop itself needs no waking: a round for nothing costs a request a worker.
+        self._next_sweep = min(self._next_sweep, self.clock.monotonic() + seconds)
 
     async def _push_loop(self) -> None:
         attempt = 0
@@ -128,14 +137,19 @@ class Listener(ABC, Generic[S]):
                         if self.on_signal(signal):
                             self._wake.set()
             except ServiceError as error:
-                least = error.retry_after or 0.0
-                if error.status in {401, 403}:
-                    least = max(least, self.reconnect_first * REFUSED_WAIT)
-                    log.error("push refused", extra=self._extra(error))
-                else:
-                    log.info("push cut", extra=self._extra(error))
+                least = _asked(error)
+                refused = error.status in {401, 403}
+                if refused:
+                    # Of a source that is quick in a test, a refusal is as well.
+                    least = max(least, min(1.0, self.reconnect_first) * REFUSED_WAIT)
+                if str(error) != self._said:  # one line a reason, however long it lasts
+                    self._said = str(error)
+                    level = logging.ERROR if refused else logging.INFO
+                    log.log(level, "push refused" if refused else "push cut", extra=self._extra(self._said))
+                self._failures += 1
             except _FAILURES as error:
-                log.exception("push failed", extra=self._extra(error))
+                log.exception("push failed", extra=self._extra(str(error)))
+                self._failures += 1
             finally:
                 self._connected = False
                 self.live.clear()
@@ -158,19 +172,35 @@ class Listener(ABC, Generic[S]):
             try:
                 await self.work(sweep=sweep)
             except _FAILURES as error:
-                self.last_error = str(error)
-                level = logging.WARNING if isinstance(error, AgenshError) else logging.ERROR
-                trace = not isinstance(error, AgenshError)
-                log.log(level, "round failed", extra=self._extra(error), exc_info=trace)
-                await self.clock.sleep(backoff(attempt, longest=self.reconnect_longest))
+                if str(error) != self.last_error:
+                    self.last_error = str(error)
+                    trace = not isinstance(error, AgenshError)
+                    level = logging.ERROR if trace else logging.WARNING
+                    if isinstance(error, DatabaseUnavailable):  # the writer tells of it, once for all
+                        level = logging.DEBUG
+                    log.log(level, "round failed", extra=self._extra(self.last_error), exc_info=trace)
+                await self.clock.sleep(_asked(error) + backoff(attempt, longest=self.reconnect_longest))
                 attempt += 1
-                self.sweep_soon(0.0)
+                self._sweep_within(0.0)
                 continue
+            if attempt:
+                log.info("round succeeded again", extra=self._extra() | {"failures": attempt})
             attempt = 0
             self.last_error = ""
             if connected and self._connected and sweep and not self.live.is_set():
                 self.live.set()
-                self.sweep_soon(RECHECK_AFTER)
+                self._sweep_within(RECHECK_AFTER)
+                if self._said:
+                    # Not before: a chat takes the connection of a revoked token, and refuses it after that.
+                    log.info("push is open again", extra=self._extra() | {"failures": self._failures})
+                self._said, self._failures = "", 0
 
-    def _extra(self, error: BaseException) -> dict[str, str]:
-        return {"source": self.source_name, "worker": self.worker, "error": str(error)}
+    def _extra(self, error: str = "") -> dict[str, object]:
+        extra: dict[str, object] = {"source": self.source_name, "worker": self.worker}
+        return extra | {"error": error} if error else extra
+
+
+def _asked(error: BaseException) -> float:
+    """Return the seconds that a service asked to wait, as far as we follow."""
+    wish = error.retry_after if isinstance(error, ServiceError) else None
+    return min(wish or 0.0, LONGEST_WISH)

@@ -14,6 +14,7 @@ import re
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
+from agensh.bounded_http import arrived_on
 from router.mcp.requests import BodyRefused, refusal, whole_body
 from router.ports import NoticeDesk
 
@@ -36,7 +37,7 @@ async def hook_answer(request: Request, desk: NoticeDesk, *, room: int) -> Respo
     # An answer nobody waits for any more proves nothing: what it would show stays pending.
     if not desk.waiting() or await request.is_disconnected():
         return JSONResponse({})
-    notice = desk.collect(room, via="hook")
+    notice = desk.collect(room, via="hook", arrived=arrived_on(request.scope))
     if notice is None:
         return JSONResponse({})
     if style == "copilot":

@@ -29,6 +29,11 @@ class Ledger:
         self.acknowledged = 0
         """The largest cursor that the other side has taken."""
 
+    @property
+    def cursor(self) -> int:
+        """The largest cursor that came."""
+        return self._cursor
+
     def merge(
         self, notices: Iterable[tuple[str, str]], cursor: int, *, more: int = 0, handed_out: bool = False
     ) -> None:

@@ -7,9 +7,12 @@ At least once: a notice counts as shown when its result was written, and is ackn
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
+import os
 import queue
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -21,7 +24,8 @@ from router.mcp.ledger import Ledger
 from router.mcp.notices import NOTICE_ROOM, RenderedNotice
 
 PATIENCE = 0.5  # seconds a tool result waits for the answer
-TIMEOUT = 2.0  # seconds for one request
+TIMEOUT = 2.0  # seconds between two pieces of an answer
+LONGEST_ANSWER = 10.0  # seconds for all of one; who sends byte by byte keeps within TIMEOUT
 FIRST_PAUSE = 2.0  # seconds without asking after a failure; doubles
 LONGEST_PAUSE = 60.0  # seconds
 ANSWER_LIMIT = 4 * 1024 * 1024  # bytes
@@ -80,8 +84,11 @@ class PendingFeed:
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self._busy = 0
         self._connection: http.client.HTTPConnection | None = None
+        self._asked_at = 0.0
+        """When the request under way was sent; 0 when none is."""
         self._failures = 0
         self._paused_until = 0.0
+        self._reader = os.urandom(8).hex()
         self._ledger = Ledger()
         self._written = 0
         self._proved = 0
@@ -103,6 +110,8 @@ class PendingFeed:
         """
         job = None
         with self._lock:
+            if self._asked_at and time.monotonic() - self._asked_at > LONGEST_ANSWER:
+                self._hang_up()
             patient = self._failures == 0
             if self._busy < 2 and time.monotonic() >= self._paused_until:
                 self._busy += 1
@@ -133,7 +142,9 @@ class PendingFeed:
     def _ask(self, room: int) -> None:
         with self._lock:
             proved = self._proved
-        query = f"room={room}" + (f"&ack={proved}" if proved > self._ledger.acknowledged else "")
+            got = self._ledger.cursor
+        query = f"room={room}&reader={self._reader}&got={got}"
+        query += f"&ack={proved}" if proved > self._ledger.acknowledged else ""
         status, body = self._get(self._path + query)
         if status != 200:
             self._close()
@@ -169,13 +180,26 @@ class PendingFeed:
     def _once(self, path: str) -> tuple[int, bytes]:
         if self._connection is None:
             self._connection = self._kind(self._host, self._port, timeout=TIMEOUT)
-        self._connection.request("GET", path, headers=self._headers)
-        response = self._connection.getresponse()
-        body = response.read(ANSWER_LIMIT)
-        if not response.isclosed():
+        self._asked_at = time.monotonic()
+        try:
+            self._connection.request("GET", path, headers=self._headers)
+            response = self._connection.getresponse()
+            body = response.read(ANSWER_LIMIT)
+        finally:
+            self._asked_at = 0.0
+        if len(body) == ANSWER_LIMIT:
             self._close()
             raise ValueError(f"the answer is longer than {ANSWER_LIMIT} bytes")
+        if response.length:
+            raise http.client.IncompleteRead(body, response.length)
         return response.status, body
+
+    def _hang_up(self) -> None:
+        """Let the request under way fail: its thread is blocked, and a shutdown wakes it."""
+        connection = self._connection
+        if connection is not None and connection.sock is not None:
+            with contextlib.suppress(OSError):
+                connection.sock.shutdown(socket.SHUT_RDWR)
 
     def _close(self) -> None:
         if self._connection is not None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -25,12 +26,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from agensh.bounded_http import arrived_on
 from agensh.clock import Clock
 from agensh.ratelimit import Rate, RateLimiter
 from router.mcp.calls import new_server, text_result
 from router.mcp.hooks import hook_answer
 from router.mcp.notices import NOTICE_ROOM, add_notice, place
 from router.mcp.pending import pending_answer
+from router.mcp.readers import Readers
 from router.mcp.requests import BODY_LIMIT, BodyRefused, refusal, replayed, whole_body
 from router.ports import ToolCall, WorkerPort
 from router.tools.board import TOOLS as BOARD_TOOLS
@@ -43,6 +46,7 @@ log = logging.getLogger(__name__)
 WORKER_KEY = "agensh.worker"
 ARGUMENTS_CAP = 2_000  # characters of the arguments in the record
 SUMMARY_CAP = 200  # characters of the result in the record
+READER_NAME = 32  # characters
 CALL_RATE = Rate(50.0, 10_000)
 """Requests of one worker. A CLI makes a few a second at most; the burst lets a minute of anything pass."""
 
@@ -73,8 +77,9 @@ class Endpoint:
         self._room = notice_chars
         self._rate = rate
         self._limiter = RateLimiter(rate, clock)
-        self._handed_out: dict[str, int] = {}
-        server = new_server(toolbox, instructions=INSTRUCTIONS, on_call=self._call)
+        self._readers = Readers()
+        self._seen: Counter[str] = Counter()
+        server = new_server(toolbox, instructions=INSTRUCTIONS, on_call=self._call, on_list=self._listed)
         # No session ids: a call needs nothing of an earlier one. The second manager is for clients that take SSE only.
         self._json = StreamableHTTPSessionManager(
             server, json_response=True, stateless=True, max_request_body_size=BODY_LIMIT
@@ -112,21 +117,24 @@ class Endpoint:
         )
 
     async def pending(self, request: Request) -> Response:
-        """Answer `GET /pending/{worker}?ack=&room=` in the board's shape, for the shims of that worker."""
+        """Answer `GET /pending/{worker}?ack=&room=&reader=&got=` in the board's shape, for that worker's shims."""
         worker = self.authorise(request)
         if isinstance(worker, Response):
             return worker
         try:
             ack = int(request.query_params.get("ack") or 0)
+            got = int(request.query_params["got"]) if "got" in request.query_params else None
             room = min(int(request.query_params.get("room") or self._room), self._room)
         except ValueError:
-            return refusal(422, "ack and room must be integers.")
-        if ack and ack == self._handed_out.get(worker.name, 0):
+            return refusal(422, "ack, got and room must be integers.")
+        reader = self._readers.reader(worker.name, request.query_params.get("reader", "")[:READER_NAME], got)
+        if ack and ack == reader.answers:
             worker.desk.acknowledge()
         wanted = room > 0 and not await request.is_disconnected()
-        notice = worker.desk.collect(room) if wanted else None
+        arrived = reader.next_answer(arrived_on(request.scope))
+        notice = worker.desk.collect(room, arrived=arrived) if wanted else None
         if notice is not None:
-            self._handed_out[worker.name] = self._handed_out.get(worker.name, 0) + 1
+            reader.answers += 1
         lines = notice.text.split("\n")[1:] if notice else []
         shown = list(zip(notice.refs, lines, strict=False)) if notice else []
         tail = lines[len(shown) :]
@@ -134,7 +142,7 @@ class Endpoint:
             pending_answer(
                 worker.name,
                 shown,
-                cursor=self._handed_out.get(worker.name, 0),
+                cursor=reader.answers,
                 more=int(tail[0].split(" ", 1)[0]) if tail else 0,
             )
         )
@@ -146,12 +154,24 @@ class Endpoint:
             return worker
         return await hook_answer(request, worker.desk, room=self._room)
 
+    async def seen(self, request: Request) -> Response:
+        """Answer `GET /mcp/{worker}/seen`: how often the tools were listed or called, 0 when no CLI has found them."""
+        worker = self.authorise(request)
+        if isinstance(worker, Response):
+            return worker
+        return JSONResponse({"worker": worker.name, "count": self._seen[worker.name]})
+
+    def _listed(self, context: ServerRequestContext[Any, Request]) -> None:
+        assert context.request is not None, "the transport attaches the HTTP request"
+        self._seen[context.request.scope[WORKER_KEY].name] += 1
+
     async def _call(
         self, context: ServerRequestContext[Any, Request], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         assert context.request is not None, "the transport attaches the HTTP request"
         worker: WorkerPort = context.request.scope[WORKER_KEY]
         worker.desk.acknowledge()
+        self._seen[worker.name] += 1
         started = self._clock.time()
         reply = await self._toolbox.call(worker, params.name, params.arguments)
         # Before the notice: messages that this very call has read are not announced with its result.
@@ -172,7 +192,7 @@ class Endpoint:
         placement = place(result, room=self._room)
         # An answer nobody waits for any more proves nothing: what it would show stays pending.
         if placement is not None and placement.room and not await context.request.is_disconnected():
-            notice = worker.desk.collect(placement.room)
+            notice = worker.desk.collect(placement.room, arrived=arrived_on(context.request.scope))
             if notice is not None:
                 result = add_notice(result, notice.text)
         return types.CallToolResult.model_validate(result)
@@ -241,6 +261,7 @@ def create_mcp_app(
     return Starlette(
         routes=[
             Route("/mcp/{worker}", _McpRoute(endpoint)),
+            Route("/mcp/{worker}/seen", endpoint.seen, methods=["GET"]),
             Route("/pending/{worker}", endpoint.pending, methods=["GET"]),
             Route("/hooks/{worker}/{style}", endpoint.hook, methods=["POST"]),
         ],

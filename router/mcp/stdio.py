@@ -10,7 +10,7 @@ import asyncio
 import logging
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -104,7 +104,7 @@ class RemoteDesk:
         """See `NoticeDesk`; `collect` is as cheap."""
         return True
 
-    def collect(self, room: int, via: str = "mcp") -> Notice | None:
+    def collect(self, room: int, via: str = "mcp", arrived: Callable[[], bool] | None = None) -> Notice | None:
         """See `NoticeDesk`."""
         notice = self._ledger.take(room)
         return None if notice is None else Notice(notice.text, notice.shown)

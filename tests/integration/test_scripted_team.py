@@ -16,8 +16,8 @@ import pytest
 from adapters.registry import adapter_class
 from adapters.runtime import LocalRuntime
 from adapters.scripted.playbook import load
-from adapters.scripted.shell import Shell
-from adapters.scripted.work import Bench
+from adapters.scripted.shell import LocalShell
+from adapters.scripted.work import LocalBench
 from agensh.clients.board import BoardClient
 from agensh.clients.gitea import GiteaClient
 from agensh.clients.mattermost import MattermostClient
@@ -154,7 +154,7 @@ async def test_a_team_rebuilds_a_program_and_nothing_is_stranded(
 
     main = await main_of(run, tmp_path)
     await asyncio.to_thread(subprocess.run, ["sh", "compile.sh"], cwd=main, check=True)
-    bench = Bench(task.reference, tmp_path / "bench", Shell(lambda _: None))
+    bench = LocalBench(task.reference, tmp_path / "bench", LocalShell(lambda _: None))
     playbook = load(task.playbook)
     for tool in TOOLS:
         result = await bench.compare(main / "executable", playbook.probes(tool, "wide", "judge"), tool)

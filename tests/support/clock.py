@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import heapq
 
+from agensh.clock import SystemClock
+
 
 class ManualClock:
     """Time stands still until `advance`; sleepers wake in the order of their times."""
@@ -52,3 +54,15 @@ class ManualClock:
         """Give every ready task a chance to run."""
         for _ in range(20):
             await asyncio.sleep(0)
+
+
+class HastyClock(SystemClock):
+    """The machine's own time; it remembers every wait and takes none that is longer than `longest` seconds."""
+
+    def __init__(self, longest: float = 0.1) -> None:
+        self._longest = longest
+        self.waits: list[float] = []
+
+    async def sleep(self, seconds: float) -> None:
+        self.waits.append(seconds)
+        await super().sleep(min(seconds, self._longest))

@@ -12,9 +12,8 @@ import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pymysql
@@ -23,12 +22,65 @@ import pytest
 START_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
 class MariaDb:
-    """A running server."""
+    """A server over its own data folder: started, killed and started again on one port."""
 
-    port: int
-    pid: int
+    def __init__(self, program: str, folder: Path, options: Sequence[str]) -> None:
+        self.port = _free_port()
+        self._folder = folder
+        self._command = [
+            program,
+            "--no-defaults",
+            f"--datadir={folder / 'data'}",
+            f"--socket={folder / 's'}",
+            f"--port={self.port}",
+            f"--pid-file={folder / 'pid'}",
+            "--bind-address=127.0.0.1",
+            "--skip-name-resolve",
+            "--skip-log-bin",
+            "--innodb-buffer-pool-size=32M",
+            "--innodb-log-file-size=16M",
+            *options,
+            *_account(),
+        ]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Id of its process."""
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start and wait until it answers."""
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                self.run("SELECT 1")
+                return
+            except pymysql.err.OperationalError:
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    words = (self._folder / "log").read_text(errors="replace")[-2000:]
+                    raise RuntimeError(f"mariadbd did not start: {words}") from None
+                time.sleep(0.05)
+
+    def kill(self) -> None:
+        """SIGKILL, and wait for the end."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait(30)
+
+    def stop(self) -> None:
+        """End it."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.kill()
 
     def run(self, *statements: str, database: str | None = None) -> list[tuple[object, ...]]:
         """Run statements as root and return the rows of the last one."""
@@ -73,71 +125,37 @@ def running_mariadb(*options: str) -> Iterator[MariaDb]:
         pytest.skip("mariadbd and mariadb-install-db are not installed (Debian package mariadb-server)")
     # Not pytest's folder: the path of a Unix socket ends at 107 bytes.
     folder = Path(tempfile.mkdtemp(prefix="agdb-"))
-    account = ["--user=root"] if os.geteuid() == 0 else []
-    log = folder / "log"
-    data = folder / "data"
     try:
-        with log.open("wb") as output:
-            subprocess.run(
+        with (folder / "log").open("wb") as output:
+            made = subprocess.run(
                 [
                     install,
                     "--no-defaults",
-                    f"--datadir={data}",
+                    f"--datadir={folder / 'data'}",
                     "--auth-root-authentication-method=normal",
                     "--skip-test-db",
                     "--skip-name-resolve",
-                    *account,
+                    *_account(),
                 ],
-                check=True,
+                check=False,
                 stdout=output,
                 stderr=output,
                 timeout=120,
             )
-            port = _free_port()
-            process = subprocess.Popen(
-                [
-                    server,
-                    "--no-defaults",
-                    f"--datadir={data}",
-                    f"--socket={folder / 's'}",
-                    f"--port={port}",
-                    f"--pid-file={folder / 'pid'}",
-                    "--bind-address=127.0.0.1",
-                    "--skip-name-resolve",
-                    "--skip-log-bin",
-                    "--innodb-buffer-pool-size=32M",
-                    "--innodb-log-file-size=16M",
-                    *options,
-                    *account,
-                ],
-                stdout=output,
-                stderr=output,
-            )
+        if made.returncode:
+            raise RuntimeError(f"{install} failed: {(folder / 'log').read_text(errors='replace')[-2000:]}")
+        database = MariaDb(server, folder, options)
         try:
-            database = MariaDb(port, process.pid)
-            _wait(database, process, log)
+            database.start()
             yield database
         finally:
-            process.terminate()
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait(10)
+            database.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _wait(database: MariaDb, process: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while True:
-        try:
-            database.run("SELECT 1")
-            return
-        except pymysql.err.OperationalError:
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"mariadbd did not start: {log.read_text(errors='replace')[-2000:]}") from None
-            time.sleep(0.05)
+def _account() -> list[str]:
+    return ["--user=root"] if os.geteuid() == 0 else []
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from agensh.rundir import AdminSecrets, RunDir, RunInfo, RunSecrets, ServiceUrls
 from agensh.spec import parse_spec
@@ -67,10 +68,10 @@ class Services:
 
 
 @contextmanager
-def running_services(folder: Path) -> Iterator[Services]:
-    """Run a forge, a chat and a board over `folder`."""
+def running_services(folder: Path, **board_settings: Any) -> Iterator[Services]:
+    """Run a forge, a chat and a board over `folder`; `board_settings` are those of BoardSettings."""
     forge = ForgeProcess(folder / "forge")
-    with running_chat(folder) as chat, running_board(folder) as board:
+    with running_chat(folder) as chat, running_board(folder, **board_settings) as board:
         forge.start()
         try:
             yield Services(forge, chat, board.url, board.admin_token)

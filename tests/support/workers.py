@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+from collections.abc import Callable
 from typing import Any
 
 from agensh.clients.board import BoardClient
@@ -32,7 +33,7 @@ class MemoryDesk:
     def waiting(self) -> bool:
         return bool(self.messages or self.entries)
 
-    def collect(self, room: int, via: str = "mcp") -> Notice | None:
+    def collect(self, room: int, via: str = "mcp", arrived: Callable[[], bool] | None = None) -> Notice | None:
         gone = {*self.handed_out, *self.acknowledged}
         rendered = render_notice(
             [message for message in self.messages if message.ref not in gone],

@@ -6,8 +6,8 @@ import asyncio
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 
 from starlette.applications import Starlette
@@ -16,6 +16,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from agensh.embedded.model import NAME
 from agensh.embedded.model.chat import ChatCompletions
 from agensh.embedded.model.conversation import (
     Conversation,
@@ -32,7 +33,7 @@ from agensh.embedded.model.messages import Messages
 from agensh.embedded.model.responses import Responses
 from agensh.embedded.model.wire import Frame, Speech
 
-MODELS = ("scripted", "gpt-5.4", "claude-sonnet-5")
+MODELS = (NAME, "gpt-5.4", "claude-sonnet-5")
 """What the list of models says; every other name is answered all the same."""
 WORKER_HEADER = "x-agensh-worker"
 
@@ -68,6 +69,7 @@ class ScriptedModel(Starlette):
         self._record = record or (lambda _: None)
         self._closing = asyncio.Event()
         super().__init__(
+            lifespan=self._lifespan,
             routes=[
                 Route("/healthz", _health),
                 Route("/v1/models", _models),
@@ -77,8 +79,15 @@ class ScriptedModel(Starlette):
                 Route("/v1/messages/count_tokens", self._count, methods=["POST"]),
                 # Some CLIs look whether anybody is there before their first request.
                 Route("/{path:path}", _probe, methods=["HEAD"]),
-            ]
+            ],
         )
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await self._player.close()
 
     def close(self) -> None:
         """End all streams."""
@@ -120,7 +129,7 @@ class ScriptedModel(Starlette):
         closing = asyncio.ensure_future(self._closing.wait())
         try:
             await asyncio.wait([playing, gone, closing], return_when=asyncio.FIRST_COMPLETED)
-            return playing.result() if playing.done() else None
+            return playing.result() if playing.done() and not playing.cancelled() else None
         finally:
             for task in (playing, gone, closing):
                 task.cancel()

@@ -152,6 +152,10 @@ class Player(Protocol):
         """Return the answer to one request. Cancelled when the client is gone."""
         ...
 
+    async def close(self) -> None:
+        """End what is under way; nothing is asked any more."""
+        ...
+
 
 def count(characters: int) -> int:
     """Return the tokens of a text of that length: four characters each, rounded up."""

@@ -168,6 +168,7 @@ async def test_a_lock_that_is_waited_for_in_vain_is_tried_again(
     server: MariaDb = request.getfixturevalue("mariadb_server")
     ((before,),) = server.run("SELECT @@GLOBAL.innodb_lock_wait_timeout")
     server.run("SET GLOBAL innodb_lock_wait_timeout = 1")
+    caplog.set_level("DEBUG", logger="board_service.appender")
     try:
         async with serve() as api:
             await api.note("FACT", "before")

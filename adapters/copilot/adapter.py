@@ -41,6 +41,7 @@ class CopilotAdapter(AcpAdapter):
     """
 
     name: ClassVar[str] = "copilot"
+    limits_output: ClassVar[bool] = True
     agent: ClassVar[str] = "Copilot"
     cumulative_usage: ClassVar[bool] = True
     stops_on_interrupt: ClassVar[bool] = False
@@ -149,9 +150,9 @@ class CopilotAdapter(AcpAdapter):
 class CopilotLog(Log):
     """A turn of Copilot, without what it says for itself."""
 
-    def say(self, chunk: str) -> None:
+    def say(self, chunk: str, message: str) -> None:
         """See Log.say."""
         if chunk.startswith(remarks.RETRYING):
             self.chunks.clear()
         if not remarks.REMARK.match(chunk):
-            super().say(chunk)
+            super().say(chunk, message)

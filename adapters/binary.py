@@ -20,6 +20,9 @@ def program(launch: WorkerLaunch, package: Package, command: str) -> Path:
     is replaced by the native program behind it: a wrapper that is killed leaves the program running.
     """
     named = launch.options.get(BINARY, "")
+    if launch.contained:
+        # Its file system is not ours to look into; the worker image has each CLI there.
+        return Path(named or f"/usr/local/bin/{command}")
     if named:
         path = Path(named)
         if path.is_file() and os.access(path, os.X_OK):

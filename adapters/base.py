@@ -201,6 +201,7 @@ class WorkerLaunch:
     tmp: Path
     log: Path
     mcp_url: str
+    """The worker's MCP endpoint. Empty: it has none, so the CLI is told of none and no turn is asked for our tools."""
     mcp_token: str
     hooks_url: str = ""
     """The worker's hook endpoint; the adapter appends `/<style>` (`adapters.hook_file`). Empty: no hooks."""
@@ -228,6 +229,8 @@ class Adapter(ABC):
     name: ClassVar[str]
     limits_output: ClassVar[bool] = True
     """Whether its CLI can be told `WorkerLaunch.max_output_tokens`."""
+    needs_tools: ClassVar[bool] = False
+    """Whether it can do nothing without the team's tools."""
 
     def __init__(self, launch: WorkerLaunch, runtime: Runtime, clock: Clock) -> None:
         self.launch = launch

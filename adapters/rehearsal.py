@@ -25,6 +25,7 @@ class RehearsalAdapter(Adapter):
     """Takes prompts and does nothing with them but write them down."""
 
     name: ClassVar[str] = "rehearsal"
+    needs_tools: ClassVar[bool] = True
 
     def __init__(self, launch: WorkerLaunch, runtime: Runtime, clock: Clock) -> None:
         super().__init__(launch, runtime, clock)

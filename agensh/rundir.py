@@ -85,6 +85,7 @@ class RunInfo(BaseModel):
     chat_team: str = Field(description="Name of the team on the chat.")
     playbook: Path | None = Field(None, description="What the scripted model plays, in a run that has one.")
     containers: ContainerInfo | None = Field(None, description="Set when the workers run in containers.")
+    baseline: bool = Field(False, description="One worker alone, with none of the services but a gateway.")
     nodes: tuple[NodePlace, ...] = Field((), description="The node hosts; empty: one host, at `urls.node`, runs all.")
 
     @property
@@ -212,6 +213,11 @@ class RunDir:
     def chat(self) -> Path:
         """Data of the embedded chat."""
         return self.path / "chat"
+
+    @property
+    def workspace(self) -> Path:
+        """The repository of a baseline, a bare one."""
+        return self.path / "workspace.git"
 
     @property
     def model(self) -> Path:

@@ -12,15 +12,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from urllib.parse import urlsplit
 
 import uvicorn
-from sqlalchemy import insert, select, update
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.applications import Starlette
 
@@ -28,7 +25,7 @@ from adapters.base import Adapter, Runtime
 from agensh.bounded_http import BoundedProtocol
 from agensh.clock import Clock, RunClock
 from agensh.db import migrate, open_engine
-from agensh.errors import AgenshError, ServiceError
+from agensh.errors import ServiceError
 from agensh.outage import Outage
 from agensh.ratelimit import Rate
 from agensh.rundir import NodePlace, RunDir, RunInfo, RunSecrets
@@ -46,8 +43,9 @@ from router.processes import RecordedRuntime, recorded_processes
 from router.prompt import Briefing
 from router.queue import RetryPolicy
 from router.router import Router, Shared
+from router.running import SHORTEST_WAIT, activate, running, set_state, stop_signals
 from router.status import NodeStatus, status_routes
-from router.tables import MIGRATIONS, VERSION_TABLE, runs
+from router.tables import MIGRATIONS, VERSION_TABLE
 from router.waiting import sleep_or_event, surely
 from router.workspace import clone_url, launch, prepare
 from router.writer import Writer, database_outage
@@ -58,9 +56,7 @@ STOP_GRACE = 20.0  # seconds a turn may take to end when it is interrupted
 LISTEN_SPREAD = 0.1  # seconds between the first connections of two workers' listeners
 LANES = 4  # writers of a host: a statement waits for its answer, and with 500 workers that adds up
 CHAT_WAIT = 2.0  # seconds, on average, between two tries to ask a chat that is not there yet
-FLUSH_LIMIT = 30.0  # seconds the last writes may take
 KEEP_ALIVE = 75  # seconds an idle connection of a CLI is kept: it makes a call every 20 s or so
-SHORTEST_WAIT = 0.5  # seconds; a rehearsal makes waits shorter, but a CLI takes as long to start as ever
 log = logging.getLogger(__name__)
 
 
@@ -110,7 +106,7 @@ class NodeHost:
 
     async def run(self) -> None:
         """Run the workers until the deadline or `stop`. AgenshError when another host runs this run."""
-        with node_lock(self._run.path, self._place.name), self._signals():
+        with node_lock(self._run.path, self._place.name), stop_signals(self.stop):
             url = self._run.runtime_url
             await asyncio.to_thread(migrate, url, MIGRATIONS, version_table=VERSION_TABLE)
             engine = open_engine(url)
@@ -118,7 +114,7 @@ class NodeHost:
                 async with AsyncExitStack() as stack:
                     outage = database_outage(self._clock)
                     for _ in range(1 if engine.dialect.name == "sqlite" else LANES):
-                        writer = await stack.enter_async_context(_running(Writer(engine, self._clock, outage)))
+                        writer = await stack.enter_async_context(running(Writer(engine, self._clock, outage)))
                         self._lanes.append(writer)
                     await self._serve(self._lanes[0])
             finally:
@@ -126,7 +122,7 @@ class NodeHost:
                 await engine.dispose()
 
     async def _serve(self, writer: Writer) -> None:
-        run_clock = await self._activate(writer)
+        run_clock = await activate(writer, self._info, self._clock)
         end_leftovers(self._info.run_id, self._workers, await recorded_processes(writer.engine))
         if run_clock.left(self._clock.time()) > 0 and not self._stopping.is_set():
             feed = BoardFeed(self._backends.feed_source(), self._clock)
@@ -143,7 +139,7 @@ class NodeHost:
             async with _listening(app, self._place.url, self._bind):
                 await self._work(shared)
         if run_clock.left(self._clock.time()) <= 0:
-            await self._set_state(writer, "finished")
+            await set_state(writer, self._info, self._clock, "finished")
 
     async def _work(self, shared: Shared) -> None:
         clock, run_clock = self._clock, shared.run_clock
@@ -248,34 +244,6 @@ class NodeHost:
                 outage.worked()
                 return channel_id
 
-    async def _activate(self, writer: Writer) -> RunClock:
-        run_id, now = self._info.run_id, self._clock.time()
-
-        async def operation(connection: AsyncConnection) -> float:
-            rows = (await connection.execute(select(runs.c.run_id, runs.c.t0))).all()
-            for known, t0 in rows:
-                if known != run_id:
-                    raise AgenshError(f"database: it holds run {known!r}; run {run_id!r} needs one of its own.")
-                await connection.execute(
-                    update(runs).where(runs.c.run_id == run_id).values(state="running", stopped_at=None)
-                )
-                return float(t0)
-            await connection.execute(insert(runs).values(run_id=run_id, t0=now, state="running"))
-            return now
-
-        try:
-            t0 = await writer.submit(operation)
-        except IntegrityError:
-            # Another host of the run was first; its t0 is there now.
-            t0 = await writer.submit(operation)
-        log.info("run is active", extra={"run": run_id, "t0": t0, "resumed": t0 != now})
-        return RunClock(t0, self._info.spec.clock.timing())
-
-    async def _set_state(self, writer: Writer, state: str) -> None:
-        change = update(runs).where(runs.c.run_id == self._info.run_id)
-        change = change.values(state=state, stopped_at=self._clock.time())
-        await writer.submit(lambda connection: connection.execute(change))
-
     async def _save_positions(self, writer: Writer) -> None:
         while True:
             await self._clock.sleep(SAVE_EVERY)
@@ -299,20 +267,6 @@ class NodeHost:
 
         if unsaved:
             writer.record(operation)
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        loop = asyncio.get_running_loop()
-        numbers: list[signal.Signals] = []
-        for number in (signal.SIGTERM, signal.SIGINT):
-            with suppress(ValueError, RuntimeError, NotImplementedError):  # not in the main thread
-                loop.add_signal_handler(number, self.stop)
-                numbers.append(number)
-        try:
-            yield
-        finally:
-            for number in numbers:
-                loop.remove_signal_handler(number)
 
 
 async def run_node(
@@ -346,19 +300,6 @@ async def run_node(
         bind=bind,
     )
     await host.run()
-
-
-@asynccontextmanager
-async def _running(writer: Writer) -> AsyncIterator[Writer]:
-    task = asyncio.create_task(writer.run())
-    try:
-        yield writer
-    finally:
-        writer.close()
-        try:
-            await asyncio.wait_for(task, FLUSH_LIMIT)
-        except TimeoutError:
-            log.error("the last records could not be written in time")
 
 
 class _Server(uvicorn.Server):

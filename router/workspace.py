@@ -15,16 +15,18 @@ TOKEN_FILE = ".config/agensh/forge-token"
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # Git runs the helper in a shell with the worker's HOME; the token is in no argument list, no URL and no clone.
 _HELPER = r"!f() {{ test \"$1\" = get && echo username={worker} && echo \"password=$(cat \"$HOME/{token}\")\"; }}; f"
-_GITCONFIG = f"""\
+_GITCONFIG = """\
 [user]
-	name = {{worker}}
-	email = {{worker}}@{{domain}}
+	name = {worker}
+	email = {worker}@{domain}
 [init]
 	defaultBranch = main
 [pull]
 	rebase = false
 [advice]
 	detachedHead = false
+"""
+_CREDENTIALS = f"""\
 [credential "{{forge}}"]
 	helper =
 	helper = "{_HELPER}"
@@ -43,7 +45,7 @@ class Workspace:
 
 
 def clone_url(info: RunInfo) -> str:
-    """Return the address of the team's repository, without credentials."""
+    """Return the address of the team's repository on the forge, without credentials."""
     return f"{info.urls.forge}/{info.owner}/{info.repository}.git"
 
 
@@ -54,18 +56,18 @@ def prepare(run: RunDir, info: RunInfo, worker: str, secrets: WorkerSecrets) -> 
     for path in (space.home, space.work, space.tmp):
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
     space.log.parent.mkdir(parents=True, exist_ok=True)
-    write_private(space.home / TOKEN_FILE, secrets.forge_token + "\n")
-    parts = urlsplit(info.urls.forge)
-    config = _GITCONFIG.format(
-        worker=worker, domain=parts.hostname or "localhost", forge=info.urls.forge, token=TOKEN_FILE
-    )
+    domain = urlsplit(info.urls.forge).hostname or "localhost"
+    config = _GITCONFIG.format(worker=worker, domain=domain)
+    if info.urls.forge:
+        write_private(space.home / TOKEN_FILE, secrets.forge_token + "\n")
+        config += _CREDENTIALS.format(worker=worker, forge=info.urls.forge, token=TOKEN_FILE)
     write_private(space.home / ".gitconfig", config)
     return space
 
 
 def environment(info: RunInfo, space: Workspace, secrets: WorkerSecrets) -> dict[str, str]:
     """Return the whole environment of the worker's CLI; of the host's own only PATH is taken over."""
-    return {
+    alone = {
         "PATH": os.environ.get("PATH", DEFAULT_PATH),
         "HOME": str(space.home),
         "TMPDIR": str(space.tmp),
@@ -74,10 +76,14 @@ def environment(info: RunInfo, space: Workspace, secrets: WorkerSecrets) -> dict
         "GIT_CONFIG_NOSYSTEM": "1",
         "AGENSH_RUN": info.run_id,
         "AGENSH_WORKER": space.worker,
+        "AGENSH_REFERENCE": info.reference,
+    }
+    if info.baseline:
+        return alone
+    return alone | {
         "AGENSH_MCP_URL": mcp_url(info, space.worker),
         "AGENSH_MCP_TOKEN": secrets.mcp_token,
         "AGENSH_FORGE_URL": clone_url(info),
-        "AGENSH_REFERENCE": info.reference,
     }
 
 
@@ -101,9 +107,9 @@ def launch(info: RunInfo, space: Workspace, secrets: WorkerSecrets) -> WorkerLau
         work=space.work,
         tmp=space.tmp,
         log=space.log,
-        mcp_url=mcp_url(info, space.worker),
+        mcp_url="" if info.baseline else mcp_url(info, space.worker),
         mcp_token=secrets.mcp_token,
-        hooks_url=hooks_url(info, space.worker),
+        hooks_url="" if info.baseline else hooks_url(info, space.worker),
         model=options.model,
         effort=options.effort,
         max_prompt_tokens=options.max_prompt_tokens,

@@ -126,7 +126,8 @@ class AcpAdapter(Adapter):
             self.command(), env=self.environment(), cwd=self.launch.work, log=self.launch.log
         )
         client = self._client = AcpClient(process, _answer)
-        self._before, self._connected, self._used, self._dirty = await seen(self.launch), False, Usage(), False
+        self._before = await seen(self.launch) if self.launch.mcp_url else Seen()
+        self._connected, self._used, self._dirty = False, Usage(), False
         try:
             async with asyncio.timeout(_START):
                 self._session = await self._open(client, session)
@@ -155,7 +156,7 @@ class AcpAdapter(Adapter):
             },
         )
         self._agent_name = _name(about)
-        given: Json = {"cwd": str(self.launch.work), "mcpServers": [self._endpoint()]}
+        given: Json = {"cwd": str(self.launch.work), "mcpServers": self._endpoints()}
         if session is None:
             session = str((await client.call("session/new", given)).get("sessionId", ""))
             if not session:
@@ -178,10 +179,12 @@ class AcpAdapter(Adapter):
         if mode:
             await client.call("session/set_mode", {"sessionId": session, "modeId": mode})
 
-    def _endpoint(self) -> Json:
+    def _endpoints(self) -> list[Json]:
+        if not self.launch.mcp_url:
+            return []
         # Over HTTP: it lives in the node host, and Copilot drops servers that it would have to start itself.
         headers = [{"name": "Authorization", "value": f"Bearer {self.launch.mcp_token}"}]
-        return {"type": "http", "name": SERVER, "url": self.launch.mcp_url, "headers": headers}
+        return [{"type": "http", "name": SERVER, "url": self.launch.mcp_url, "headers": headers}]
 
     async def turn(self, prompt: str) -> AsyncIterator[TurnItem]:
         """Send one prompt; see Adapter.turn."""
@@ -275,7 +278,7 @@ class AcpAdapter(Adapter):
 
     async def _missing(self, log: Log) -> str:
         """Return why none of our tools is there, nothing when they are."""
-        self._connected = self._connected or log.ours
+        self._connected = self._connected or log.ours or not self.launch.mcp_url
         if self._connected:
             return ""
         now = await seen(self.launch)

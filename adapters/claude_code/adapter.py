@@ -144,7 +144,7 @@ class ClaudeCodeAdapter(Adapter):
     async def _note(self, turn: _Turn, item: wire.Item, connection: Connection) -> None:
         match item:
             case wire.Begun():
-                turn.tools_missing = _missing(item)
+                turn.tools_missing = _missing(item) if self.launch.mcp_url else ""
                 if turn.tools_missing:
                     await _end_early(connection)
             case wire.Failed():

@@ -37,7 +37,11 @@ OPTIONS: Mapping[str, Rule] = {BINARY: path, PACKAGES: path, "stall_seconds": st
 
 
 def write_config(launch: WorkerLaunch) -> Path:
-    """Write the file that names our MCP endpoint, and return its path."""
+    """Write the file that names our MCP endpoint, or none where the worker has none, and return its path."""
+    file = launch.home / CONFIG
+    if not launch.mcp_url:
+        write_private(file, json.dumps({"mcpServers": {}}))
+        return file
     server = {
         "type": "http",
         "url": launch.mcp_url,
@@ -45,7 +49,6 @@ def write_config(launch: WorkerLaunch) -> Path:
         # In the list of tools from the first request on, not behind a search.
         "alwaysLoad": True,
     }
-    file = launch.home / CONFIG
     write_private(file, json.dumps({"mcpServers": {SERVER: server}}))
     return file
 

@@ -186,6 +186,8 @@ class CodexAdapter(Adapter):
 
     async def _missing_tools(self, server: AppServer) -> str:
         """Return why our tools are not there, nothing when they are. Waits until the endpoint is up or has failed."""
+        if not self.launch.mcp_url:
+            return ""
         asked = {"threadId": self._thread, "serverName": SERVER, "detail": "toolsAndAuthOnly"}
         listed = await server.request("mcpServerStatus/list", asked, limit=_TOOLS)
         for row in listed.get("data") or []:

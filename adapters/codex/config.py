@@ -34,8 +34,9 @@ def environment(launch: WorkerLaunch) -> dict[str, str]:
         # Codex keeps no helper programs in a CODEX_HOME below the temporary folder, so the two stand side by side.
         "TMPDIR": str(launch.tmp),
         "CODEX_HOME": str(codex_home(launch)),
-        TOKEN_VARIABLE: launch.mcp_token,
     }
+    if launch.mcp_url:
+        env[TOKEN_VARIABLE] = launch.mcp_token
     return env | {KEY_VARIABLE: launch.model_key} if launch.model_key else env
 
 
@@ -62,7 +63,9 @@ def _settings(launch: WorkerLaunch) -> Table:
         "features": {"plugins": False},
         # The token stays: the worker's other tools, such as `agensh shim`, need it.
         "shell_environment_policy": {"inherit": "all", "exclude": [KEY_VARIABLE]},
-        "mcp_servers": {
+    }
+    if launch.mcp_url:
+        settings["mcp_servers"] = {
             SERVER: {
                 "url": launch.mcp_url,
                 "bearer_token_env_var": TOKEN_VARIABLE,
@@ -70,8 +73,7 @@ def _settings(launch: WorkerLaunch) -> Table:
                 "tool_timeout_sec": CALL_SECONDS,
                 "default_tools_approval_mode": "approve",
             }
-        },
-    }
+        }
     if launch.model:
         settings["model"] = launch.model
     if launch.effort:

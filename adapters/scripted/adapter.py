@@ -21,6 +21,7 @@ class ScriptedAdapter(Adapter):
     """One scripted worker. Options: `playbook`, the folder with the bundled implementations."""
 
     name: ClassVar[str] = "scripted"
+    needs_tools: ClassVar[bool] = True
 
     _process: Process | None = None
     _in_turn: asyncio.Event | None = None

@@ -25,6 +25,7 @@ app = typer.Typer(
 )
 app.command()(run_commands.demo)
 app.command()(run_commands.run)
+app.command()(run_commands.baseline)
 app.command()(run_commands.resume)
 app.command()(run_commands.stop)
 app.command()(compose.up)

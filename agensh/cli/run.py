@@ -1,4 +1,4 @@
-"""Commands that run a team: demo, run, resume, stop.
+"""Commands that run a team: demo, run, baseline, resume, stop.
 
 What they do is in `running.py`, loaded when one of them is called: `agensh board` must not wait for all of it.
 """
@@ -84,6 +84,18 @@ def run(
     if workers is not None:
         overrides["team.workers"] = workers
     start(spec, overrides, runs, checkpoints)
+
+
+def baseline(
+    spec: Annotated[Path, typer.Argument(help="The team spec, team.toml; of its team one worker is left.")],
+    speed: Annotated[float | None, typer.Option(help="Rehearsal factor; overrides clock.speed of the spec.")] = None,
+    checkpoints: Checkpoints = DEFAULT_CHECKPOINTS,
+    runs: Runs = Path("runs"),
+) -> None:
+    """Run one worker alone on a spec, without board, chat and forge: what a team is compared with."""
+    from agensh.cli.running import start_baseline
+
+    start_baseline(spec, {} if speed is None else {"clock.speed": speed}, runs, checkpoints)
 
 
 def resume(

@@ -12,7 +12,7 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from adapters.registry import adapter_class
+from adapters.registry import adapter_class, adapter_names
 from agensh.cli.progress import Progress
 from agensh.cli.showing import print_report
 from agensh.clock import SystemClock
@@ -20,12 +20,13 @@ from agensh.embedded.model import NAME
 from agensh.errors import AgenshError, UsageError
 from agensh.gateway.credential import read_credential
 from agensh.harnesses import cache, install, package_of
-from agensh.launch.create import create_run
+from agensh.launch.baseline import BaselineRun
+from agensh.launch.create import create_baseline, create_run
 from agensh.launch.local import LocalRun
 from agensh.launch.lock import running_launcher
 from agensh.rundir import RunDir
 from agensh.runs.report import Report
-from agensh.spec import load_spec
+from agensh.spec import TeamSpec, load_spec
 
 WINDOW = 1_000_000  # tokens; a demo is shorter than that, so no CLI has to shorten its history
 STOP_PATIENCE = 60.0  # seconds `agensh stop` waits for the launcher
@@ -55,6 +56,22 @@ def start(
     spec_file: Path, overrides: dict[str, object], root: Path, checkpoints: int, *, playbook: Path | None = None
 ) -> None:
     """Make a run from a spec and run it to its end; with a playbook the scripted model plays it."""
+    execute(create_run(_checked(spec_file, overrides), root, SystemClock(), playbook=playbook), checkpoints)
+
+
+def start_baseline(spec_file: Path, overrides: dict[str, object], root: Path, checkpoints: int) -> None:
+    """Make a baseline from a spec and run it to its end."""
+    spec = _checked(spec_file, overrides)
+    if adapter_class(spec.worker.harness).needs_tools:
+        raise UsageError(
+            f"worker.harness: {spec.worker.harness!r} cannot work alone, for it does everything with the team's tools; "
+            f"a baseline takes {', '.join(name for name in adapter_names() if not adapter_class(name).needs_tools)}."
+        )
+    execute(create_baseline(spec, root, SystemClock()), checkpoints)
+
+
+def _checked(spec_file: Path, overrides: dict[str, object]) -> TeamSpec:
+    """Read a spec and refuse what would fail later."""
     if shutil.which("git") is None:
         raise AgenshError("git is not installed; `agensh doctor` lists what a run needs.")
     spec = load_spec(spec_file, overrides)
@@ -67,7 +84,7 @@ def start(
         )
     if spec.gateway is not None:
         read_credential(spec.gateway)  # now, and not when everything else runs
-    execute(create_run(spec, root, SystemClock(), playbook=playbook), checkpoints)
+    return spec
 
 
 def with_cli(harness: str) -> dict[str, object]:
@@ -89,7 +106,8 @@ def with_cli(harness: str) -> dict[str, object]:
 def execute(run: RunDir, checkpoints: int) -> None:
     """Run a run folder to its end and print the report; exit code 1 when it was stopped."""
     with Progress() as progress:
-        report = asyncio.run(_until_done(LocalRun(run, progress), checkpoints))
+        kind = BaselineRun if run.info().baseline else LocalRun
+        report = asyncio.run(_until_done(kind(run, progress), checkpoints))
     if report is None:
         sys.stderr.write(f"agensh: stopped; the record is in {run.path}\nGo on with: agensh resume {run.path}\n")
         raise typer.Exit(1)

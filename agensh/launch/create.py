@@ -59,6 +59,40 @@ def create_run(spec: TeamSpec, root: Path, clock: Clock, *, hosts: int = 1, play
     return run
 
 
+def create_baseline(spec: TeamSpec, root: Path, clock: Clock) -> RunDir:
+    """Create the run folder of a baseline: the spec's task for one worker alone, behind the gateway if it has one."""
+    now = clock.time()
+    run = new_run_dir(root, spec.team.name, now)
+    (gateway,) = free_ports(1)
+    with_gateway = spec.gateway is not None
+    run.write_info(
+        RunInfo(
+            run_id=run.run_id,
+            created_at=now,
+            spec=spec.model_copy(update={"team": spec.team.model_copy(update={"workers": 1})}),
+            urls=ServiceUrls(
+                forge="", chat="", board="", node="", gateway=f"http://{HOST}:{gateway}" if with_gateway else ""
+            ),
+            board="",
+            owner="",
+            repository="workspace",
+            channel="",
+            chat_team="",
+            baseline=True,
+        )
+    )
+    nobody = AdminSecrets(name="", password="")
+    run.write_secrets(
+        RunSecrets(
+            forge_admin=nobody,
+            chat_admin=nobody,
+            board_admin="",
+            gateway_admin=new_token("aggwadmin") if with_gateway else "",
+        )
+    )
+    return run
+
+
 def _to_scripted_model(url: str) -> GatewaySection:
     return GatewaySection(base_url=f"{url}/v1", auth="none", prices=PRICES, forward_worker=True)
 

@@ -80,28 +80,29 @@ class LocalRun:
                     raise
                 await self._collect(info)
             if (await load_record(self.run)).state != "finished":
-                raise RunInterrupted(
-                    f"The node host of {self.run.run_id} died (log: {self.run.logs / 'node.jsonl'}). Nothing is lost; "
-                    f"go on with: agensh resume {self.run.path}"
-                )
+                raise RunInterrupted(await self._why_interrupted())
             return await self._finish(info, checkpoints)
 
     @asynccontextmanager
     async def _services(self, info: RunInfo) -> AsyncIterator[None]:
-        children = [
-            self._child("board", f"{info.urls.board}/healthz", info),
-            self._child("forge", f"{info.urls.forge}/api/healthz", info),
-            self._child("chat", f"{info.urls.chat}/api/v4/system/ping", info),
-        ]
+        children = self._team_services(info)
         if info.spec.gateway is not None:
             children.append(self._child("gateway", f"{info.urls.gateway}/healthz", info))
         if info.urls.model:
             children.append(self._child("model", f"{info.urls.model}/healthz", info))
-        await start_all(children, self.watcher.say)
+        if children:
+            await start_all(children, self.watcher.say)
         try:
             yield
         finally:
             await asyncio.shield(stop_all(children))
+
+    def _team_services(self, info: RunInfo) -> list[Child]:
+        return [
+            self._child("board", f"{info.urls.board}/healthz", info),
+            self._child("forge", f"{info.urls.forge}/api/healthz", info),
+            self._child("chat", f"{info.urls.chat}/api/v4/system/ping", info),
+        ]
 
     def _child(self, name: str, health_url: str, info: RunInfo) -> Child:
         gateway = info.spec.gateway
@@ -112,12 +113,15 @@ class LocalRun:
 
     async def _prepare(self, info: RunInfo) -> None:
         say = self.watcher.say
-        secrets = await provision(self.run, info, self.run.secrets(), progress=say)
-        self.run.write_secrets(secrets)
+        await self._provision(info)
         if info.spec.task.cases is not None:
             say("asking the reference for the answers to the hidden cases")
             count = await asyncio.to_thread(prepare_cases, self.run, info)
             say(f"{count} hidden cases answered")
+
+    async def _provision(self, info: RunInfo) -> None:
+        secrets = await provision(self.run, info, self.run.secrets(), progress=self.watcher.say)
+        self.run.write_secrets(secrets)
 
     async def _node(self, info: RunInfo) -> None:
         """Run the node hosts to their end, which is the run's end unless one died or was stopped."""
@@ -141,6 +145,12 @@ class LocalRun:
                     answers = [(await http.get(f"{place.url}/status")).json() for place in info.places]
                     self.watcher.health(read_health(answers, self.clock.time()))
                 await self.clock.sleep(WATCH_EVERY)
+
+    async def _why_interrupted(self) -> str:
+        return (
+            f"The node host of {self.run.run_id} died (log: {self.run.logs / 'node.jsonl'}). Nothing is lost; "
+            f"go on with: agensh resume {self.run.path}"
+        )
 
     async def _collect(self, info: RunInfo) -> None:
         self.watcher.say("collecting the record")

@@ -1,9 +1,9 @@
 """Entry of the processes a local run consists of: `python -m agensh.launch.service NAME RUN_DIR PARENT_PID`.
 
-NAME is `board`, `forge`, `chat`, `gateway`, `model`, or the name of one of the run's node hosts; in a container, where
-PARENT_PID is 0, also `provision` and `collect`, which do their work and end. Each reads the run folder for all it
-needs, so no secret stands in an argument or an environment (but for the provider's credential in the gateway's, where
-the spec names a variable), logs JSON lines to standard error, and ends when the launcher ends.
+NAME is `board`, `forge`, `chat`, `gateway`, `model`, `baseline`, or the name of one of the run's node hosts; in a
+container, where PARENT_PID is 0, also `provision` and `collect`, which do their work and end. Each reads the run folder
+for all it needs, so no secret stands in an argument or an environment (but for the provider's credential in the
+gateway's, where the spec names a variable), logs JSON lines to standard error, and ends when the launcher ends.
 """
 
 from __future__ import annotations
@@ -92,6 +92,14 @@ def _model(run: RunDir) -> None:
     serve(info.playbook, run.model, *_address(info.urls.model))
 
 
+def _baseline(run: RunDir) -> None:
+    from adapters.registry import adapter_class
+    from router.baseline import run_baseline
+
+    info = run.info()
+    asyncio.run(run_baseline(run, adapter_factory=adapter_class, runtime=_runtime(run, info), clock=SystemClock()))
+
+
 def _node(run: RunDir, name: str) -> None:
     import uvloop
 
@@ -154,6 +162,7 @@ _SERVICES: dict[str, Callable[[RunDir], None]] = {
     "chat": _chat,
     "gateway": _gateway,
     "model": _model,
+    "baseline": _baseline,
     "provision": _provision,
     "collect": _collect,
 }

@@ -35,8 +35,8 @@ class SeedFailed(AgenshError):
     """The starting repository could not be pushed."""
 
 
-async def push_main(source: Path | None, url: str, name: str, token: str, *, readme: str, at: float) -> None:
-    """Push the starting files to `main` of the empty repository at `url`, as the account `name`.
+async def push_main(source: Path | None, url: str, name: str = "", token: str = "", *, readme: str, at: float) -> None:
+    """Push the starting files to `main` of the empty repository at `url`, as the account `name` where it has accounts.
 
     `at` (epoch seconds) dates the commit, so that a repetition makes the same one. SeedFailed with Git's own words.
     """
@@ -48,17 +48,12 @@ async def push_main(source: Path | None, url: str, name: str, token: str, *, rea
             await git.commit(source, readme)
         # The credentials go through the environment: arguments can be seen by every user of the machine.
         encoded = base64.b64encode(f"{name}:{token}".encode()).decode()
-        await git.run(
-            "push",
-            "--quiet",
-            url,
-            "refs/heads/main:refs/heads/main",
-            env={
-                "GIT_CONFIG_COUNT": "1",
-                "GIT_CONFIG_KEY_0": "http.extraHeader",
-                "GIT_CONFIG_VALUE_0": f"Authorization: Basic {encoded}",
-            },
-        )
+        env = {
+            "GIT_CONFIG_COUNT": "1",
+            "GIT_CONFIG_KEY_0": "http.extraHeader",
+            "GIT_CONFIG_VALUE_0": f"Authorization: Basic {encoded}",
+        }
+        await git.run("push", "--quiet", url, "refs/heads/main:refs/heads/main", env=env if token else None)
 
 
 def is_git_repository(path: Path) -> bool:

@@ -91,7 +91,11 @@ class Collector:
 
     async def collect(self) -> None:
         """Copy everything; the first failure is raised after all parts were tried."""
-        results = await asyncio.gather(self.entries(), self.posts(), self.forge(), self.usage(), return_exceptions=True)
+        if self._info.baseline:
+            parts = [self._repository(str(self._run.workspace), {}, []), self.usage()]
+        else:
+            parts = [self.entries(), self.posts(), self.forge(), self.usage()]
+        results = await asyncio.gather(*parts, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
@@ -163,25 +167,25 @@ class Collector:
                 pulls += [asdict(pull) for pull in found]
                 page += 1
         write_private_json(self.folder / "pulls.json", pulls)
-        await self._mirror(admin.name, admin.token)
-        commits = await main_history(self.mirror)
-        write_private_json(self.folder / "main.json", [asdict(commit) for commit in commits])
-        write_private_json(self.folder / "stranded.json", await self._stranded(pulls))
-        return sum(bool(pull["merged"]) for pull in pulls)
-
-    async def _mirror(self, name: str, token: str) -> None:
-        url = f"{self._info.urls.forge}/{self._info.owner}/{self._info.repository}.git"
+        url = f"{info.urls.forge}/{info.owner}/{info.repository}.git"
         # The token travels in the environment of one git command: neither its arguments nor any file show it.
         env = {
             "GIT_CONFIG_COUNT": "1",
             "GIT_CONFIG_KEY_0": "credential.helper",
             "GIT_CONFIG_VALUE_0": '!f() { echo "username=$AGENSH_GIT_USER"; echo "password=$AGENSH_GIT_TOKEN"; }; f',
-            "AGENSH_GIT_USER": name,
-            "AGENSH_GIT_TOKEN": token,
+            "AGENSH_GIT_USER": admin.name,
+            "AGENSH_GIT_TOKEN": admin.token,
         }
+        return await self._repository(url, env, pulls)
+
+    async def _repository(self, url: str, env: dict[str, str], pulls: list[dict[str, Any]]) -> int:
         if not (self.mirror / "HEAD").exists():
             await git("init", "--quiet", "--bare", "--initial-branch=main", str(self.mirror))
         await git("fetch", "--quiet", "--prune", url, "+refs/heads/*:refs/heads/*", cwd=self.mirror, env=env)
+        commits = await main_history(self.mirror)
+        write_private_json(self.folder / "main.json", [asdict(commit) for commit in commits])
+        write_private_json(self.folder / "stranded.json", await self._stranded(pulls))
+        return sum(bool(pull["merged"]) for pull in pulls)
 
     async def _stranded(self, pulls: list[dict[str, Any]]) -> list[dict[str, str]]:
         """List the commits that did not reach main: pushed ones, and ones that never left a worker's clone.

@@ -182,6 +182,17 @@ class HarnessCases:
         await stage.turn('[[mcp: echo {"text": "a"}]] [[text: x]]')
         assert mentions(stage.loop_now()[-1], "notice-alpha") == 1
 
+    # Alone
+
+    async def test_a_worker_without_our_endpoint_works_with_its_own_tools(self, stage: Stage) -> None:
+        await stage.open(mcp_url="", mcp_token="", hooks_url="")
+        end = await stage.turn("[[bash: echo alone > made]] [[text: x]]")
+        assert (end.outcome, end.reason) == (Outcome.COMPLETED, "")
+        assert (stage.launch.work / "made").read_text() == "alone\n"
+        asked = stage.loop_now()[-1].conversation
+        assert asked is not None
+        assert not [tool for tool in asked.tools if "agensh" in f"{tool.namespace} {tool.name}"]
+
     # Ends
 
     @pytest.mark.parametrize("tool", ["shell", "mcp"])

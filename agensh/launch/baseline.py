@@ -41,7 +41,7 @@ class BaselineRun(LocalRun):
 
     async def _seed(self, info: RunInfo) -> None:
         place = self.run.workspace
-        if await main_history(place):
+        if place.exists() and await main_history(place):
             return
         await git("init", "--quiet", "--bare", "--initial-branch=main", str(place))
         goal = info.spec.task.goal

@@ -7,6 +7,7 @@ import json
 import signal
 import sqlite3
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,8 +27,9 @@ GOAL = """\
 [[usage: input=8000 output=0]]
 [[bash: git clone -q ../../../workspace.git workspace]]
 [[bash: cd workspace && echo half > half && git add . && git commit -qm half && git push -q origin HEAD:main]]
-[[bash: cd workspace && env > ../environment && test -f ../go || tail -f /dev/null]]
+[[bash: env > environment && tail -f /dev/null]]
 [[bash: cd workspace && echo done > done && git add . && git commit -qm done && git push -q origin HEAD:main]]
+[[bash: tail -f /dev/null]]
 """
 SPEC = """\
 [team]
@@ -62,6 +64,11 @@ def t0_of(run: RunDir) -> float:
         return float(database.execute("SELECT t0 FROM runs").fetchone()[0])
 
 
+def wait_while(process: subprocess.Popen[str], condition: Callable[[], bool], what: str) -> None:
+    wait_for(lambda: condition() or process.poll() is not None, seconds=120, what=what)
+    assert process.poll() is None, process.communicate()
+
+
 def whole_life(spec: Path, runs: Path) -> RunDir:
     """Run it, kill the launcher in the middle of a turn, interrupt what goes on then, and let it come to its end."""
     with started("baseline", str(spec), runs=runs) as process:
@@ -69,14 +76,13 @@ def whole_life(spec: Path, runs: Path) -> RunDir:
         run = newest(runs)
         assert run is not None
         stuck = run.worker("alone-worker1") / "work" / "environment"
-        wait_for(stuck.exists, seconds=120, what="the third command of the first turn")
+        wait_while(process, stuck.exists, "the third command of the first turn")
         process.kill()
         process.wait()
     wait_for(lambda: processes_of(run) == [], seconds=60, what="the end of all processes")
     began = t0_of(run)
-    (stuck.parent / "go").touch()
     with started("resume", str(run.path), runs=runs) as process:
-        wait_for(lambda: "done" in commits(run) or process.poll() is not None, seconds=120, what="the last commit")
+        wait_while(process, lambda: "done" in commits(run), "the last commit")
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=120)
         assert process.returncode == 1, err

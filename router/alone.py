@@ -233,8 +233,9 @@ class LoneWorker:
         }
 
         async def operation(connection: AsyncConnection) -> int:
-            result = await connection.execute(insert(turns).values(**values))
-            return int(result.inserted_primary_key[0])
+            key = (await connection.execute(insert(turns).values(**values))).inserted_primary_key
+            assert key is not None, "one row was inserted"
+            return int(key[0])
 
         return await self._writer.submit(operation)
 

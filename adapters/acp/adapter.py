@@ -160,6 +160,10 @@ class AcpAdapter(Adapter):
             session = str((await client.call("session/new", given)).get("sessionId", ""))
             if not session:
                 raise HarnessUnavailable(f"{self.agent} opened a session without an id; see {self.launch.log}.")
+            if _capable(about, "sessionCapabilities", "title"):
+                # An agent that gets no title asks the model for one.
+                with suppress(CallFailed):
+                    await client.call("session/set_title", {"sessionId": session, "title": self.launch.worker})
         else:
             if not _capable(about, "loadSession"):
                 raise SessionLost(f"{self.agent} cannot resume a session.")
@@ -341,6 +345,9 @@ def _any(value: str) -> str:
     return ""
 
 
-def _capable(about: Json, name: str) -> bool:
-    capabilities = about.get("agentCapabilities")
-    return isinstance(capabilities, dict) and bool(capabilities.get(name))
+def _capable(about: Json, *names: str) -> bool:
+    """Say whether an agent has a capability; an object, empty or not, says that it has."""
+    value: object = about.get("agentCapabilities")
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value not in (None, False)

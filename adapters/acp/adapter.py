@@ -56,7 +56,7 @@ class AcpAdapter(Adapter):
     _client: AcpClient | None = None
     _agent_name = ""
     _session: str = ""
-    _log: Log | None = None
+    _background = False
     _ended: asyncio.Event | None = None
     _interrupted = False
     _dirty = False
@@ -126,7 +126,8 @@ class AcpAdapter(Adapter):
             self.command(), env=self.environment(), cwd=self.launch.work, log=self.launch.log
         )
         client = self._client = AcpClient(process, _answer)
-        self._before, self._connected, self._used, self._dirty = await seen(self.launch), False, Usage(), False
+        self._before, self._connected, self._used = await seen(self.launch), False, Usage()
+        self._dirty = self._background = False
         try:
             async with asyncio.timeout(_START):
                 self._session = await self._open(client, session)
@@ -194,7 +195,8 @@ class AcpAdapter(Adapter):
             yield TurnEnd(Outcome.CRASHED, f"{self.agent} is not running.")
             return
         log, ended = self.new_log(), asyncio.Event()
-        self._log, self._ended, self._interrupted, self._dirty = log, ended, False, True
+        log.background = self._background
+        self._ended, self._interrupted, self._dirty = ended, False, True
         try:
             async for item in self._prompt(client, log, prompt):
                 if isinstance(item, TurnEnd):
@@ -204,7 +206,8 @@ class AcpAdapter(Adapter):
         finally:
             # Also when nobody wants the rest: the agent is still at it then, and takes no second prompt.
             ended.set()
-            self._log = self._ended = None
+            self._ended = None
+            self._background = log.background
 
     async def _ready(self) -> AcpClient | None:
         """Return the client of an agent that takes a prompt, started again where an interrupt ended it."""
@@ -234,15 +237,26 @@ class AcpAdapter(Adapter):
         except CallFailed as error:
             failed = failures.of_error(error)
         except Silence:
-            # Nobody knows what it waits for; the next turn finds it in the same session, started again.
-            self._client = None
-            await client.process.stop()
-            failed = ProviderError(Outcome.OVERLOADED, f"{self.agent} said nothing for {stall:g} s.")
+            try:
+                result, failed = await self._after_silence(client, log, stall)
+            except AgentEnded:
+                failed = ProviderError(Outcome.CRASHED, await _end_of(client.process, self.agent))
         except AgentEnded:
             failed = ProviderError(Outcome.CRASHED, await _end_of(client.process, self.agent))
         for news in log.said():
             yield news
         yield await self._end(client, log, result, failed)
+
+    async def _after_silence(self, client: AcpClient, log: Log, stall: float) -> tuple[Json, ProviderError | None]:
+        if log.lingering:
+            with suppress(TimeoutError, CallFailed):
+                await client.notify("session/cancel", {"sessionId": self._session})
+                async with asyncio.timeout(_INTERRUPT):
+                    return {**await client.late_answer(), "stopReason": "end_turn"}, None
+        # Nobody knows what it waits for; the next turn finds it in the same session, started again.
+        self._client = None
+        await client.process.stop()
+        return {}, ProviderError(Outcome.OVERLOADED, f"{self.agent} said nothing for {stall:g} s.")
 
     async def _end(self, client: AcpClient, log: Log, result: Json, failed: ProviderError | None) -> TurnEnd:
         usage = self._usage(result)
@@ -250,7 +264,7 @@ class AcpAdapter(Adapter):
             # What the agent made of the end of its commands is no end of the turn.
             return TurnEnd(Outcome.INTERRUPTED, f"{self.agent} was stopped in the middle of the turn.", usage=usage)
         if self._interrupted or result.get("stopReason") == "cancelled":
-            if self.stops_on_interrupt:
+            if self.stops_on_interrupt or log.background:
                 self._client = None
                 await client.process.stop()
             return TurnEnd(Outcome.INTERRUPTED, "The turn was interrupted.", usage=usage)

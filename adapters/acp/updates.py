@@ -17,6 +17,7 @@ from adapters.base import Text, ToolActivity, TurnItem, Usage
 Json = dict[str, Any]
 SERVER = "agensh"
 """Our MCP server's name."""
+LINGER = 120.0  # seconds after the last words; a model may still be writing the arguments of a long call
 SUMMARY_CAP = 2000  # characters of a tool call's summary
 _OURS = re.compile(rf"(?:mcp(?:__|\.|/))?{SERVER}(?:__|[-./: ])(?P<tool>\w+)", re.IGNORECASE)
 _EDITS = frozenset({"edit", "delete", "move"})
@@ -34,6 +35,8 @@ class Log:
     """There was a text or a tool call."""
     ours: bool = False
     """A tool of ours gave a result, so the agent is connected to our endpoint."""
+    background: bool = False
+    """A command was left running that the agent waits for, and that a cancelled turn leaves alone."""
     _running: dict[str, ToolActivity] = field(default_factory=dict)
     _outputs: dict[str, str] = field(default_factory=dict)
     _calls: set[str] = field(default_factory=set)
@@ -44,7 +47,14 @@ class Log:
 
         `stall` is how long it may from the last text or call on: news of other kinds are no progress.
         """
-        return None if self._running else max(0.0, self._moved + stall - time.monotonic())
+        if self._running:
+            return None
+        return max(0.0, self._moved + (min(LINGER, stall) if self.lingering else stall) - time.monotonic())
+
+    @property
+    def lingering(self) -> bool:
+        """All is said, as far as one can see, and the agent only waits for a command in the background."""
+        return self.background and bool(self.chunks) and not self._running
 
     def items(self, update: Json) -> list[TurnItem]:
         """Return what an update adds to the turn."""
@@ -63,6 +73,11 @@ class Log:
         """Take in a piece of what the agent says, and the id of the message that it belongs to where it has one."""
         del message
         self.chunks.append(chunk)
+
+    def left_running(self, activity: ToolActivity) -> bool:
+        """Say whether a call that has ended left a command running; where an agent waits for those."""
+        del activity
+        return False
 
     def said(self) -> list[TurnItem]:
         """Return what the agent has said since the last tool call, as one text."""
@@ -100,7 +115,9 @@ class Log:
         if activity.kind == "shell" and code is not None:
             ok = code == 0
         summary = f"{activity.summary}\n{output[-SUMMARY_CAP:]}".strip() if output else activity.summary
-        return [replace(activity, summary=summary, ok=ok)]
+        activity = replace(activity, summary=summary, ok=ok)
+        self.background = self.background or self.left_running(activity)
+        return [activity]
 
 
 @dataclass

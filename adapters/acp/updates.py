@@ -105,7 +105,7 @@ class Log:
         ok = _ENDED.get(str(update.get("status")))
         if activity is None:
             return []
-        self._outputs[call_id] = output = _output(update, self._outputs.get(call_id, "")).strip()
+        self._outputs[call_id] = output = _output(update, self._outputs.get(call_id, ""))[-SUMMARY_CAP:]
         if ok is None:
             return []
         del self._running[call_id], self._outputs[call_id]
@@ -114,7 +114,7 @@ class Log:
         code = _exit_code(update)
         if activity.kind == "shell" and code is not None:
             ok = code == 0
-        summary = f"{activity.summary}\n{output[-SUMMARY_CAP:]}".strip() if output else activity.summary
+        summary = f"{activity.summary}\n{output.strip()}".strip()
         activity = replace(activity, summary=summary, ok=ok)
         self.background = self.background or self.left_running(activity)
         return [activity]

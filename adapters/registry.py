@@ -9,8 +9,9 @@ from agensh.errors import UsageError
 
 _ADAPTERS = {
     "acp": ("adapters.acp.adapter", "AcpAdapter"),
-    "copilot": ("adapters.copilot.adapter", "CopilotAdapter"),
+    "claude-code": ("adapters.claude_code.adapter", "ClaudeCodeAdapter"),
     "codex": ("adapters.codex.adapter", "CodexAdapter"),
+    "copilot": ("adapters.copilot.adapter", "CopilotAdapter"),
     "rehearsal": ("adapters.rehearsal", "RehearsalAdapter"),
     "scripted": ("adapters.scripted.adapter", "ScriptedAdapter"),
 }

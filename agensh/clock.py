@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
@@ -30,11 +31,25 @@ class Clock(Protocol):
         ...
 
 
+def _elapsed() -> float:
+    """Seconds that no setting of the clock changes; where the system can tell, with the time it was suspended."""
+    boot_time = getattr(time, "CLOCK_BOOTTIME", None)
+    return time.monotonic() if boot_time is None else time.clock_gettime(boot_time)
+
+
 class SystemClock:
-    """The machine's own time."""
+    """The machine's own time, read from the wall once: a step of the wall clock moves nothing that is under way.
+
+    Claims, reminders and waits for a next try are points of wall time, some of them stored. If the wall clock is set an
+    hour back or forth while a process lives, they come when they would have come; the process knows the new time when
+    it is started again.
+    """
+
+    def __init__(self, wall: Callable[[], float] = time.time) -> None:
+        self._began = wall() - _elapsed()
 
     def time(self) -> float:
-        return time.time()
+        return self._began + _elapsed()
 
     def monotonic(self) -> float:
         return time.monotonic()

@@ -66,6 +66,7 @@ class BoardFeed:
 
     def add(self, entry: Entry) -> None:
         """Take an entry into the ring; one that is there already is replaced (a CLAIM that was released)."""
+        entry = _by_our_clock(entry, self._clock.time())
         place = bisect_right(self._entries, entry.seq, key=_seq)
         if place and self._entries[place - 1].seq == entry.seq:
             self._entries[place - 1] = entry
@@ -143,6 +144,17 @@ class BoardFeed:
         for claim in claims:
             if claim.seq >= floor and claim.seq not in standing:
                 self.release(claim.seq)
+
+
+def _by_our_clock(entry: Entry, now: float) -> Entry:
+    """Return a CLAIM that stands by the board's clock so that it stands, and ends, by ours.
+
+    They may be an hour apart.
+    """
+    if entry.expires_at is None or not entry.active:
+        return entry
+    latest = now + entry.expires_at - entry.created_at
+    return entry if now < entry.expires_at <= latest else replace(entry, expires_at=latest)
 
 
 def _seq(entry: Entry) -> int:

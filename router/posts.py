@@ -39,7 +39,7 @@ FIRST_READING = 50  # newest posts of a channel that is new to the worker; menti
 SUMMARY = 400  # characters
 OVERLAP_MS = 10_000
 SETTLED_MS = 30_000
-"""A post this old by our clock is older than any that may still become visible: the overlap, and 20 s of skew."""
+"""A post this old by the chat's clock is older than any that may still become visible: the overlap, and some room."""
 REMEMBERED = 1000  # posts, candidates for the anchor
 log = logging.getLogger(__name__)
 
@@ -115,14 +115,16 @@ class PostFeed:
         """Return the time of the newest post that was taken (milliseconds, the chat's time; the system's included)."""
         return self._recent[-1][0] if self._recent else 0
 
-    def anchor(self) -> str:
+    def anchor(self, now: float) -> str:
         """Return the id of the post after which the channel is to be read back; empty: from its beginning.
+
+        `now` is by the chat's clock (epoch seconds): our own may be an hour off.
 
         Posts become visible in another order than that of their times, so it is some seconds older than the newest.
         """
         if not self._recent:
             return ""
-        settled = max(self._recent[-1][0] - OVERLAP_MS, int(self._clock.time() * 1000) - SETTLED_MS)
+        settled = max(self._recent[-1][0] - OVERLAP_MS, int(now * 1000) - SETTLED_MS)
         place = bisect_right(self._recent, (settled, "\uffff"))
         del self._recent[: max(0, place - 1)]
         return self._recent[0][1] if place else ""

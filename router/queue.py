@@ -8,7 +8,8 @@ Contract:
 - Order: control, direct messages, mentions, the rest; within these the order in which they were queued.
 - A failed delivery waits 5 s, 10 s, … up to 5 min with jitter and is tried again; after `attempts` failures the event
   is `dead` with the reason of the last one.
-- `recover` at the start puts everything a former host had in flight back: `queued`, without counting a failure.
+- `recover` at the start puts everything a former host had in flight back: `queued`, without counting a failure; and
+  nothing waits longer from then on than after a failure, whatever the former host's clock said.
 - The posts of the task channel are kept once for all (`router/posts.py`); they are claimed with the rest.
 - The cost of a poll depends on what is waiting, not on how much was ever delivered.
 
@@ -50,6 +51,11 @@ class RetryPolicy:
     ceiling: float = 300.0  # seconds
     jitter: float = 0.2  # the wait varies by this share, so that a team does not come back in one moment
     attempts: int = 8
+
+    @property
+    def longest(self) -> float:
+        """Seconds that no wait exceeds."""
+        return self.ceiling * (1 + self.jitter)
 
     def wait(self, failures: int, uniform: Callable[[float, float], float] = random.uniform) -> float:
         """Return the seconds to wait after that many failures (1 first)."""
@@ -179,7 +185,7 @@ class EventQueue:
     async def fail(self, ids: Collection[int], reason: str) -> None:
         """Their delivery failed: they wait and are tried again, or are `dead` after the last attempt."""
         now, policy = self._clock.time(), self.policy
-        chosen = sorted(self._rows_of(ids, lambda posts, seqs: posts.fail(seqs, now, policy.attempts, policy.wait)))
+        chosen = sorted(event_id for event_id in ids if event_id > 0)
 
         async def operation(connection: AsyncConnection) -> None:
             rows = await connection.execute(
@@ -202,7 +208,9 @@ class EventQueue:
 
         if chosen:
             await self._writer.submit(operation)
-            self._changed.set()
+        # Last, because callers repeat this while the database is away, and each repetition would count as a failure.
+        self._rows_of(ids, lambda posts, seqs: posts.fail(seqs, now, policy.attempts, policy.wait))
+        self._changed.set()
 
     async def put_back(self, ids: Collection[int], *, wait: float = 0.0, reason: str = "") -> None:
         """Make them wait again without counting a failure: the provider asked for a pause, or the host stops."""
@@ -214,12 +222,19 @@ class EventQueue:
     async def recover(self) -> int:
         """Put back what a former host had in flight and close its turns; return how many events that were."""
         worker, now = self.worker, self._clock.time()
+        latest = now + self.policy.longest
 
         async def operation(connection: AsyncConnection) -> int:
             result = await connection.execute(
                 update(events)
                 .where(events.c.worker == worker, events.c.state == "in_flight")
                 .values(state="queued", available_at=now, **_NOT_HANDED_OUT)
+            )
+            # Waits were counted by the clock of the former host, which may have been ahead of this one by an hour.
+            await connection.execute(
+                update(events)
+                .where(events.c.worker == worker, events.c.state == "queued", events.c.available_at > latest)
+                .values(available_at=latest)
             )
             await connection.execute(
                 update(turns)

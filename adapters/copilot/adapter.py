@@ -71,7 +71,9 @@ class CopilotAdapter(AcpAdapter):
         self._binary = program(self.launch, _PACKAGE, "copilot")
         self._version = await asyncio.to_thread(installed.version_of, self._binary)
         named = self.launch.options.get("cache", "")
-        self._cache = Path(named) if named else await asyncio.to_thread(installed.cache_of, self._binary, self._version)
+        home = self.launch.home if self.launch.contained else None
+        made = installed.cache_of
+        self._cache = Path(named) if named else await asyncio.to_thread(made, self._binary, self._version, home)
         async with installed.first_start(self._cache):
             opened = await super().start(session)
             await asyncio.to_thread(installed.mark_started, self._cache)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from email.utils import parsedate_to_datetime
 from typing import Any, Self
 
 import httpx
@@ -52,6 +53,8 @@ class MattermostCore:
         self._token = token
         self._me: ChatUser | None = None
         self._known = known or {}
+        self._dated = ("", 0.0)
+        """The `Date` of the last answer, and when it came."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -74,7 +77,7 @@ class MattermostCore:
         **arguments: Any,
     ) -> httpx.Response:
         """Send one request below `/api/v4`; ServiceError for every status that is not expected."""
-        return await send(
+        response = await send(
             self._http,
             method,
             f"{self.url}/api/v4{path}",
@@ -86,6 +89,16 @@ class MattermostCore:
             headers={"Authorization": f"Bearer {self._token}"} if self._token else {},
             **arguments,
         )
+        self._dated = (response.headers.get("date", ""), self.clock.monotonic())
+        return response
+
+    def server_time(self) -> float:
+        """Return the chat's own time (epoch seconds) by the date of its last answer; 0 when that had none."""
+        date, at = self._dated
+        try:
+            return parsedate_to_datetime(date).timestamp() + self.clock.monotonic() - at
+        except (ValueError, TypeError):
+            return 0.0
 
     async def get(self, path: str, **arguments: Any) -> Any:
         """Return the JSON of a GET."""

@@ -79,7 +79,8 @@ class GiteaListener(Listener[ForgeSignal]):
         if self._since is not None:
             found = await self.client.notifications(since=max(0.0, self._since - OVERLAP), all=True)
             threads.update((thread.id, thread) for thread in found)
-        if sweep or self._since is None:
+        # A push that announces what lies before the cursor: the forge's clock was set back.
+        if sweep or not any(thread.unread for thread in threads.values()):
             threads.update((thread.id, thread) for thread in await self.client.notifications())
         todo = [
             thread

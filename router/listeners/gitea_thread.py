@@ -58,7 +58,8 @@ async def read_thread(
     """
     owner, _, repo = thread.repo.partition("/")
     issue = await client.issue(owner, repo, thread.number)
-    since = None if before is None else max(0.0, before.since - OVERLAP)
+    # Newer comments may carry older times than those read before: the forge's clock may have been set back.
+    since = None if before is None else max(0.0, min(before.since, thread.updated_at) - OVERLAP)
     comments = await client.comments(owner, repo, thread.number, since=since)
     pull = await client.pull(owner, repo, thread.number) if issue.is_pull else None
     reviews = await client.pull_reviews(owner, repo, thread.number) if pull is not None else []

@@ -3,7 +3,8 @@
 Every post becomes one event, named by its id, whichever way it came. A connection that is not a resumed one, a jump in
 its numbering, or more posts than the inbox holds makes the listener read all its channels back, each from an anchor:
 the newest committed post that is some seconds older than the newest one or than now, because posts become visible in
-another order than that of their times. The anchor is stored with the events. Edits and deletions are no events.
+another order than that of their times (now by the chat's clock: our own may be an hour off). The anchor is stored with
+the events. Edits and deletions are no events.
 
 Reading back must not cost what a channel ever held, for every worker at once: a channel in which nothing was posted
 since it was read is left alone, and the beginning of a team's channel is read once for all workers of a host. The task
@@ -67,7 +68,7 @@ class _Place:
     """The channel's newest time and count of posts when it was last read back."""
 
     def advanced(self, posts: Iterable[Post], now: float) -> tuple[tuple[tuple[int, str], ...], str]:
-        """Return `recent` and `anchor` as they will be once `posts` are committed; `now` in epoch seconds."""
+        """Return `recent` and `anchor` as they will be once `posts` are committed, `now` by the chat's clock."""
         recent = sorted({*self.recent, *((post.create_at, post.id) for post in posts)})
         if not recent:
             return (), self.anchor
@@ -241,7 +242,7 @@ class MattermostListener(Listener[ChatSignal]):
         async with feed.reading:
             if feed.read_at is not None and feed.read_at >= state:
                 return
-            anchor = feed.anchor()
+            anchor = feed.anchor(self.client.server_time())
             posts = await self.client.posts_after(channel.id, anchor) if anchor else []
             if not posts and channel.last_post_at > feed.newest_at():
                 # There is no anchor yet, or the one there was is gone for good: that is answered with nothing at all.
@@ -287,7 +288,7 @@ class MattermostListener(Listener[ChatSignal]):
         if beginning is not None:
             return [*beginning.posts, beginning.anchor, *await self.client.posts_after(channel.id, beginning.anchor.id)]
         posts = await self.client.all_posts(channel.id)
-        settled = self.clock.time() * 1000 - SETTLED_MS
+        settled = self.client.server_time() * 1000 - SETTLED_MS
         old = [post for post in posts if post.create_at <= settled]
         if not old:
             return posts
@@ -313,7 +314,7 @@ class MattermostListener(Listener[ChatSignal]):
             and (told is None or post.id in told or mentions(post.message, self.worker))
         ]
         await self._learn_names({post.user_id for post in news})
-        recent, anchor = place.advanced(posts, self.clock.time())
+        recent, anchor = place.advanced(posts, self.client.server_time())
         value = anchor or BEGINNING
         if news or value != place.stored:
             events = [self._event(place, post) for post in news]

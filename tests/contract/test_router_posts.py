@@ -14,8 +14,9 @@ import pytest
 from sqlalchemy import insert, select
 
 from agensh.clients.mattermost import Post
+from agensh.db import DatabaseUnavailable
 from agensh.urls import sqlite_url
-from router.events import Kind, QueuedEvent
+from router.events import Kind, NewEvent, Priority, QueuedEvent, Source
 from router.posts import FIRST_READING, OVERLAP_MS, SETTLED_MS, PostFeed
 from router.queue import EventQueue, RetryPolicy
 from router.tables import events, posts, runs, turns
@@ -264,15 +265,15 @@ async def test_a_worker_that_is_new_is_told_the_newest(host: Host, clock: Manual
 
 async def test_the_anchor_is_older_than_what_may_still_become_visible(host: Host, clock: ManualClock) -> None:
     now = int(clock.time() * 1000)
-    assert host.feed.anchor() == ""
+    assert host.feed.anchor(clock.time()) == ""
     times = [now - SETTLED_MS - 5000, now - SETTLED_MS, now - OVERLAP_MS, now - 1]
     await host.feed.take([replace(post(n), create_at=at) for n, at in enumerate(times, start=1)], NAMES)
     assert host.feed.newest_at() == now - 1
-    assert host.feed.anchor() == "p2"
+    assert host.feed.anchor(clock.time()) == "p2"
     await host.feed.take([post(5, kind="system_join", at=now + 1)], NAMES)
-    assert host.feed.anchor() == "p3", "10 s older than the newest, which is the system's"
+    assert host.feed.anchor(clock.time()) == "p3", "10 s older than the newest, which is the system's"
     await clock.advance(SETTLED_MS / 1000 + 1)
-    assert host.feed.anchor() == "p5", "nothing older can come any more"
+    assert host.feed.anchor(clock.time()) == "p5", "nothing older can come any more"
 
 
 def test_a_channel_of_many_posts_has_a_short_line() -> None:
@@ -284,3 +285,18 @@ def test_a_channel_of_many_posts_has_a_short_line() -> None:
     [line] = event_lines([event(seq) for seq in range(30, 0, -1)])
     assert line.startswith("[event] event_id=p1..p30 source=mattermost kind=channel_post ")
     assert line.endswith("count=30 summary: s28 | s29 | s30 (+27 earlier in this thread)")
+
+
+async def test_a_failed_delivery_counts_once_however_often_the_database_is_asked(host: Host) -> None:
+    await host.take(1)
+    direct = NewEvent(Source.MATTERMOST, Kind.DIRECT_MESSAGE, "d1", "hello", 0.0, priority=Priority.DIRECT)
+    await host.queue.put([direct])
+    claim = await host.queue.claim("s")
+    assert claim is not None
+    assert len(claim.events) == 2
+    host.writer.close()
+    for _ in range(STEADY.attempts + 1):
+        with pytest.raises(DatabaseUnavailable):
+            await host.queue.fail([event.id for event in claim.events], "no")
+    assert [event.id for event in host.box.waiting()] == []
+    assert host.box.depth()[0] == 1, "it is still on its way and not given up"

@@ -1,9 +1,10 @@
-"""What happens around every HTTP request: an id for it, and the rate limit when it is switched on."""
+"""What happens around every HTTP request: an id and a date for it, and the rate limit when it is switched on."""
 
 from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from email.utils import formatdate
 
 from starlette.datastructures import MutableHeaders
 from starlette.requests import Request
@@ -11,6 +12,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agensh.clock import Clock
+from agensh.embedded.chat.chat import Chat
 from agensh.embedded.chat.ids import new_id
 from agensh.embedded.chat.settings import SERVER_VERSION, ChatSettings
 
@@ -19,7 +21,7 @@ KEYS = 10_000
 
 
 class RequestId:
-    """Gives every request an id, sent back as `X-Request-Id`."""
+    """Gives every request an id, sent back as `X-Request-Id`, and its answer the date by which posts are dated."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -29,11 +31,13 @@ class RequestId:
             await self.app(scope, receive, send)
             return
         request_id = scope["chat_request_id"] = new_id()
+        chat: Chat = scope["app"].state.chat
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers["X-Request-Id"] = request_id
+                headers["Date"] = formatdate(chat.now() / 1000, usegmt=True)
                 headers["X-Version-Id"] = f"{SERVER_VERSION}.{SERVER_VERSION}.agensh.false"
             await send(message)
 

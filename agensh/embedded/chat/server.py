@@ -66,8 +66,9 @@ def only_server_of(data: Path) -> Iterator[None]:
 
 
 def uvicorn_options() -> dict[str, Any]:
-    """Return the websocket settings of the server process."""
+    """Return the settings of the server process: of websockets, and that the application dates its answers itself."""
     return {
+        "date_header": False,
         "ws": "websockets-sansio",
         "ws_max_size": MESSAGE_LIMIT,
         "ws_ping_interval": PING_EVERY,

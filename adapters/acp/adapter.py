@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, suppress
 from string import Template
 from typing import ClassVar
 
@@ -32,6 +32,7 @@ STALL = 600.0  # seconds without a word from an agent that runs no tool; thinkin
 LONGEST_STALL = 86_400
 _START = 120.0  # seconds until it has answered; a loaded machine starts 64 of them at once
 _INTERRUPT = 15.0  # seconds a turn may take to end once it was interrupted
+_REAP = 5.0  # seconds an agent may live on whose output has ended
 _ENV = "env."
 
 
@@ -135,8 +136,8 @@ class AcpAdapter(Adapter):
             await self.stop()
             raise HarnessUnavailable(f"{self.agent} said nothing for {_START:g} s; see {self.launch.log}.") from None
         except AgentEnded:
-            code = await process.wait()
             await self.stop()
+            code = await process.wait()
             raise HarnessUnavailable(f"{self.agent} ended with {code} at its start; see {self.launch.log}.") from None
         except CallFailed as error:
             await self.stop()
@@ -198,11 +199,12 @@ class AcpAdapter(Adapter):
         log.background = self._background
         self._ended, self._interrupted, self._dirty = ended, False, True
         try:
-            async for item in self._prompt(client, log, prompt):
-                if isinstance(item, TurnEnd):
-                    self._dirty = False
-                    ended.set()
-                yield item
+            async with aclosing(self._prompt(client, log, prompt)) as items:
+                async for item in items:
+                    if isinstance(item, TurnEnd):
+                        self._dirty = False
+                        ended.set()
+                    yield item
         finally:
             # Also when nobody wants the rest: the agent is still at it then, and takes no second prompt.
             ended.set()
@@ -216,7 +218,7 @@ class AcpAdapter(Adapter):
                 await self.start(self._session)
         return None if self._dirty else self._client
 
-    async def _prompt(self, client: AcpClient, log: Log, prompt: str) -> AsyncIterator[TurnItem]:
+    async def _prompt(self, client: AcpClient, log: Log, prompt: str) -> AsyncGenerator[TurnItem]:
         blocks = [{"type": "text", "text": prompt}]
         stall = float(self.launch.options.get("stall_seconds", STALL))
         result: Json = {}
@@ -284,6 +286,8 @@ class AcpAdapter(Adapter):
         if not self.cumulative_usage:
             return found
         before, self._used = self._used, found
+        if found.input_tokens < before.input_tokens:
+            return found  # it has begun to count anew
         return Usage(
             found.input_tokens - before.input_tokens,
             found.cached_tokens - before.cached_tokens,
@@ -321,13 +325,19 @@ class AcpAdapter(Adapter):
 
     async def stop(self) -> None:
         """End the agent and all its children. Safe to call twice."""
-        client, self._client = self._client, None
+        client, self._client, self._session = self._client, None, ""
         if client is not None:
             await client.process.stop()
 
 
 async def _end_of(process: Process, agent: str) -> str:
-    return f"{agent} ended with {await process.wait()} in the middle of a turn."
+    try:
+        async with asyncio.timeout(_REAP):
+            code = await process.wait()
+    except TimeoutError:
+        await process.stop()
+        return f"{agent} said its last in the middle of a turn, and was ended."
+    return f"{agent} ended with {code} in the middle of a turn."
 
 
 def _answer(method: str, params: Json) -> Json | None:

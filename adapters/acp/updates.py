@@ -38,6 +38,7 @@ class Log:
     background: bool = False
     """A command was left running that the agent waits for, and that a cancelled turn leaves alone."""
     _running: dict[str, ToolActivity] = field(default_factory=dict)
+    _facts: dict[str, Json] = field(default_factory=dict)
     _outputs: dict[str, str] = field(default_factory=dict)
     _calls: set[str] = field(default_factory=set)
     _moved: float = field(default_factory=time.monotonic)
@@ -94,8 +95,8 @@ class Log:
             return self._change(update)
         self.worked = True
         self._calls.add(call_id)
-        activity = _activity(call_id, update)
-        self._running[call_id] = activity
+        self._facts[call_id] = update
+        activity = self._running[call_id] = _activity(call_id, update)
         return [activity, *self._change(update)]
 
     def _change(self, update: Json) -> list[TurnItem]:
@@ -105,10 +106,13 @@ class Log:
         ok = _ENDED.get(str(update.get("status")))
         if activity is None:
             return []
+        # Some name the command, or the tool, when they have already said that there is one.
+        self._facts[call_id] |= {key: update[key] for key in ("title", "kind", "rawInput") if update.get(key)}
+        activity = self._running[call_id] = _activity(call_id, self._facts[call_id])
         self._outputs[call_id] = output = _output(update, self._outputs.get(call_id, ""))[-SUMMARY_CAP:]
         if ok is None:
             return []
-        del self._running[call_id], self._outputs[call_id]
+        del self._running[call_id], self._outputs[call_id], self._facts[call_id]
         if activity.kind == "mcp" and ok:
             self.ours = self.ours or SERVER in activity.name
         code = _exit_code(update)

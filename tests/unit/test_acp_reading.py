@@ -89,6 +89,16 @@ def test_our_tools_are_known_whatever_they_are_called(call: dict[str, Any]) -> N
     assert log.ours
 
 
+def test_a_command_that_is_named_late() -> None:
+    # claude-agent-acp
+    log = Log()
+    begun = {"sessionUpdate": "tool_call", "toolCallId": "c1", "title": "Terminal", "kind": "execute", "rawInput": {}}
+    change = {"sessionUpdate": "tool_call_update", "toolCallId": "c1"}
+    named = change | {"title": "exit 3", "rawInput": {"command": "exit 3"}}
+    items = told(log, begun, named, change | {"status": "failed", "rawOutput": "Exit code 3"})
+    assert items[-1] == ToolActivity("c1", "shell", "shell", "$ exit 3\nExit code 3", ok=False)
+
+
 def test_what_came_before_the_turn_is_none_of_it() -> None:
     log = Log()
     assert told(log, {"sessionUpdate": "tool_call_update", "toolCallId": "old", "status": "failed"}) == []
@@ -192,6 +202,9 @@ def test_errors_of_the_protocol() -> None:
     assert failures.of_error(CallFailed(-32000, "Authentication required")).outcome is Outcome.AUTH
     said = CallFailed(-32603, "Internal error", {"details": "API Error: 529 overloaded_error"})
     assert failures.of_error(said).outcome is Outcome.OVERLOADED
+    said = CallFailed(-32603, "Internal error: API Error: no luck", {"errorKind": "rate_limit"})
+    limited = failures.of_error(said)
+    assert (limited.outcome, limited.reason) == (Outcome.RATE_LIMITED, "Internal error: API Error: no luck")
     refusal = failures.of_result({"stopReason": "refusal"})
     assert refusal is not None
     assert refusal.outcome is Outcome.REFUSED

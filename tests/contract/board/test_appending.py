@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 from sqlalchemy import make_url, text
@@ -123,15 +122,6 @@ async def test_two_stores_write_one_sequence_at_either_isolation(store: Store, d
         await engine.dispose()
 
 
-@pytest.fixture
-def _collected() -> Iterator[None]:
-    """Collect at the end what SQLAlchemy leaves to the collector: connections that are cut while they are made."""
-    yield
-    gc.collect()
-
-
-@pytest.mark.usefixtures("_collected")
-@pytest.mark.filterwarnings("ignore:Unclosed connection:ResourceWarning")
 @pytest.mark.parametrize("database", ["mariadb"], indirect=True)
 async def test_connections_cut_while_writing_lose_and_repeat_nothing(serve: Serve, database: str) -> None:
     port = make_url(database).port

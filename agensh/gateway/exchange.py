@@ -74,6 +74,7 @@ class Exchange:
         self._status = 0
         self._settled = not ask.metered
         self._sent = False
+        self._told = False
         self._meter = Meter(ask.wire)
         self.leaving = "the client left"
         """Why it is cancelled, when it is."""
@@ -193,6 +194,8 @@ class Exchange:
             kept = meter.feed(chunk)
             if meter.final and not self._settled:
                 await self._settle_metered()
+            elif meter.tokens is not None and not self._told and not self._settled:
+                self._tell()
             if kept:
                 await send({"type": "http.response.body", "body": kept, "more_body": True})
         await self._settle_metered()
@@ -225,6 +228,13 @@ class Exchange:
         body = refusal.body(self._ask.wire)
         await self._start(refusal.status, [*refusal.headers(), (b"content-length", b"%d" % len(body))])
         await self._send({"type": "http.response.body", "body": body})
+
+    def _tell(self) -> None:
+        """Keep what the beginning of a stream reported: should the gateway be killed now, the prompt was paid."""
+        self._told = True
+        tokens = self._meter.tokens or Tokens()
+        cost = self._desk.prices.cost(tokens, self._begun.model, self._meter.model)
+        self._desk.ledger.note(self._begun, Settled("open", None, self._status, "", tokens, cost))
 
     async def _settle_metered(self) -> None:
         if self._meter.complete:

@@ -45,8 +45,8 @@ class Settled:
     """How a request ended."""
 
     state: str
-    """`metered`, `unmetered`, `failed` or `refused`."""
-    ended_at: float
+    """`metered`, `unmetered`, `failed` or `refused`; `open` for what is known of one that goes on."""
+    ended_at: float | None
     status: int
     reason: str = ""
     tokens: Tokens = field(default_factory=Tokens)
@@ -115,7 +115,7 @@ class Ledger:
         await self._write(_Row(begun, settled, asyncio.get_running_loop().create_future()))
 
     def note(self, begun: Begun, settled: Settled) -> None:
-        """Let it be written how a request ended, soon, and wait for nothing."""
+        """Let it be written how a request ended, or how far it is, soon, and wait for nothing."""
         self._rows.append(_Row(begun, settled, asyncio.get_running_loop().create_future()))
         self._work.set()
 

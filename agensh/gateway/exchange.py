@@ -137,22 +137,18 @@ class Exchange:
         if ask.wire is Wire.CHAT and self._head.stream:
             body, added = ask_for_usage(body, self._head)
         self._meter = Meter(ask.wire, hide_usage=added)
-        begins = asyncio.ensure_future(self._desk.ledger.begin(self._begun)) if ask.metered else None
         self._sent = True
+        if ask.metered:
+            self._desk.ledger.begin(self._begun)
         try:
             async with self._desk.upstream.request(
                 ask.method, ask.path, ask.query, ask.headers, body, ask.worker
             ) as answer:
-                if begins is not None:
-                    await begins  # it is on record before the worker sees its first byte
                 await self._pass_on(answer)
         except TimeoutError as error:
             await self._broken(504, "agensh_provider_silent", "The provider sent nothing in time.", error)
         except aiohttp.ClientError as error:
             await self._broken(502, "agensh_provider_unreachable", "The provider cannot be reached.", error)
-        finally:
-            if begins is not None and not begins.cancel() and not begins.cancelled():
-                begins.exception()  # the answer failed first; the row is written later
 
     async def _broken(self, status: int, code: str, message: str, error: Exception) -> None:
         """The provider failed: before its answer that is an answer of ours, later the answer is cut."""
@@ -190,7 +186,8 @@ class Exchange:
     async def _pass_stream(self, answer: aiohttp.ClientResponse) -> None:
         meter, send = self._meter, self._send
         await self._start(answer.status, answer_headers(answer))
-        async for chunk in answer.content.iter_any():
+        read = answer.content.readany
+        while chunk := await read():
             kept = meter.feed(chunk)
             if meter.final and not self._settled:
                 await self._settle_metered()

@@ -50,7 +50,7 @@ def gateway(bench: Bench) -> Iterator[Figure]:
             for _ in range(bench.rounds):
                 direct.append(_read(model, key, bench.seconds))
                 through.append(_read(served, key, bench.seconds))
-        bad = [one for one in (*direct, *through) if one["failures"] or not one["streams"]]
+        bad = [one for one in (*direct, *through) if one["failures"] or not one["bytes_per_second"]]
         if bad:
             raise RuntimeError(f"gateway: not every stream was answered well: {bad}")
         floor, value = _median(direct, "bytes_per_second") / 1e6, _median(through, "bytes_per_second") / 1e6

@@ -200,7 +200,7 @@ async def test_a_client_that_reads_no_more_has_not_been_told(tmp_path: Path) -> 
 async def test_a_new_connection_for_each_call_repeats_nothing(tmp_path: Path, after: str) -> None:
     async with hosting(tmp_path) as host:
         seen = ""
-        for _ in range(either(10, 100)):
+        for _ in range(either(10, 50)):
             await host.tell()
             async with host.client(host.url) as client:
                 client.headers["connection"] = after

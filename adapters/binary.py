@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from adapters.base import HarnessUnavailable, WorkerLaunch
@@ -14,21 +15,29 @@ BINARY, PACKAGES = "binary", "packages"
 
 
 def program(launch: WorkerLaunch, package: Package, command: str) -> Path:
+    """Return the file to run for a worker; see `find_program`."""
+    if launch.contained:
+        # Its file system is not ours to look into; the worker image has each CLI there.
+        return Path(launch.options.get(BINARY, "") or f"/usr/local/bin/{command}")
+    return find_program(launch.options, launch.env.get("PATH", os.defpath), package, command)
+
+
+def find_program(options: Mapping[str, str], search_path: str, package: Package, command: str) -> Path:
     """Return the file to run; HarnessUnavailable says what is missing and what to do.
 
     `worker.options.binary` goes first, then `command` on the PATH, then `worker.options.packages`. A wrapper of npm's
     is replaced by the native program behind it: a wrapper that is killed leaves the program running.
     """
-    named = launch.options.get(BINARY, "")
+    named = options.get(BINARY, "")
     if named:
         path = Path(named)
         if path.is_file() and os.access(path, os.X_OK):
             return path
         raise HarnessUnavailable(f"worker.options.binary: {named} is not a program.")
-    found = shutil.which(command, path=launch.env.get("PATH", os.defpath))
+    found = shutil.which(command, path=search_path)
     if found is not None:
         return _native(Path(found), package)
-    prefix = launch.options.get(PACKAGES, "")
+    prefix = options.get(PACKAGES, "")
     if prefix and (path_below := find_binary(package, Path(prefix))) is not None:
         return path_below
     raise HarnessUnavailable(

@@ -127,7 +127,7 @@ class Rehearsal:
                 await self._look_again(run, plan, again)
                 ends = replace(ends, looks=again + 1)
                 figures = await self._evaluate(run, info, plan, ends, database, provisioned, empty_mb)
-            return replace(figures, under_way=missing - figures.lost)
+            return replace(figures, under_way=max(0, missing - figures.lost))
 
     async def _evaluate(
         self,

@@ -146,10 +146,6 @@ class Router:
             label = str(arguments.get("label", "")).lstrip("Gg")
             if label.isdecimal():
                 self._shared.feed.release(int(label))
-        elif call.tool == "chat_read":
-            limit = arguments.get("limit", 30)
-            sender = str(arguments.get("with_", "")).removeprefix("@")
-            self._desk.worker_read(sender, call.started_at, limit if isinstance(limit, int) else 30)
 
     # Life
 

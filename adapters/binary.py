@@ -16,6 +16,9 @@ BINARY, PACKAGES = "binary", "packages"
 
 def program(launch: WorkerLaunch, package: Package, command: str) -> Path:
     """Return the file to run for a worker; see `find_program`."""
+    if launch.contained:
+        # Its file system is not ours to look into; the worker image has each CLI there.
+        return Path(launch.options.get(BINARY, "") or f"/usr/local/bin/{command}")
     return find_program(launch.options, launch.env.get("PATH", os.defpath), package, command)
 
 

@@ -309,7 +309,7 @@ def _resolve_paths(spec: TeamSpec, base: Path, *, source: str) -> TeamSpec:
             raise SpecError(f"{source}: task.{key}: {str(value)!r} does not exist (looked for {resolved}).")
         updates[key] = resolved
     options = dict(spec.worker.options)
-    for key in ("binary", "packages"):
+    for key in ("binary", "packages", "cache"):
         if "/" in options.get(key, ""):
             options[key] = str((base / options[key]).resolve())
     if "playbook" in options:

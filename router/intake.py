@@ -9,15 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-from sqlalchemy import Executable, delete, insert, select
-from sqlalchemy.dialects import mysql, sqlite
+from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from router.cursors import write_cursors
 from router.events import NewEvent
-from router.tables import cursors, events
+from router.tables import events
 from router.writer import Merge
 
 _CHUNK = 500  # rows a statement, below every database's limit of parameters
@@ -40,25 +39,6 @@ class Put:
         for event in new:
             events.setdefault(event.dedupe_key, event)
         return cls(worker, events, dict(cursor), now)
-
-
-async def write_cursors(connection: AsyncConnection, values: Mapping[tuple[str, str], str]) -> None:
-    """Set cursor rows, by worker and source, inside a transaction; an empty value deletes the row."""
-    for (worker, source), value in values.items():
-        if not value:
-            await connection.execute(delete(cursors).where(cursors.c.worker == worker, cursors.c.source == source))
-    rows = [{"worker": worker, "source": source, "value": value} for (worker, source), value in values.items() if value]
-    if rows:
-        await connection.execute(_upsert_cursors(connection.dialect.name), rows)
-
-
-@cache
-def _upsert_cursors(dialect: str) -> Executable:
-    if dialect == "sqlite":
-        lite = sqlite.insert(cursors)
-        return lite.on_conflict_do_update(index_elements=["worker", "source"], set_={"value": lite.excluded.value})
-    my = mysql.insert(cursors)
-    return my.on_duplicate_key_update(value=my.inserted.value)
 
 
 async def _put_all(connection: AsyncConnection, puts: Sequence[Put]) -> Sequence[list[tuple[int, NewEvent]]]:

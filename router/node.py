@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
@@ -29,14 +30,15 @@ from agensh.clients.board import WorkerState
 from agensh.clock import Clock, RunClock
 from agensh.db import migrate, open_engine
 from agensh.errors import AgenshError, ServiceError
+from agensh.outage import Outage
 from agensh.ratelimit import Rate
 from agensh.rundir import NodePlace, RunDir, RunInfo, RunSecrets
 from agensh.serving import keep_loaded, open_socket
 from router.backends import Backends
 from router.budget import BudgetWatch
+from router.cursors import write_cursors
 from router.dispatcher import Cooldown, Limits
 from router.feed import BoardFeed
-from router.intake import write_cursors
 from router.leftovers import end_leftovers
 from router.lock import node_lock
 from router.mcp.server import create_mcp_app
@@ -48,7 +50,7 @@ from router.reporting import report_workers
 from router.router import Router, Shared
 from router.status import NodeStatus, status_routes
 from router.tables import MIGRATIONS, VERSION_TABLE, runs
-from router.waiting import surely
+from router.waiting import sleep_or_event, surely
 from router.workspace import clone_url, launch, prepare
 from router.writer import Writer, database_outage
 
@@ -57,6 +59,7 @@ SAVE_EVERY = 1.0  # seconds between two saves of the desks' positions
 STOP_GRACE = 20.0  # seconds a turn may take to end when it is interrupted
 LISTEN_SPREAD = 0.1  # seconds between the first connections of two workers' listeners
 LANES = 4  # writers of a host: a statement waits for its answer, and with 500 workers that adds up
+CHAT_WAIT = 2.0  # seconds, on average, between two tries to ask a chat that is not there yet
 FLUSH_LIMIT = 30.0  # seconds the last writes may take
 KEEP_ALIVE = 75  # seconds an idle connection of a CLI is kept: it makes a call every 20 s or so
 SHORTEST_WAIT = 0.5  # seconds; a rehearsal makes waits shorter, but a CLI takes as long to start as ever
@@ -237,14 +240,19 @@ class NodeHost:
 
     async def _channel_id(self) -> str:
         """Ask the chat; wait for it while it does not answer, as after a restart of everything."""
+        outage = Outage(log, self._clock, "the chat answers")
         while True:
             try:
-                return await self._backends.channel_id()
+                channel_id = await self._backends.channel_id()
             except ServiceError as error:
                 if not error.retryable or self._stopping.is_set():
                     raise
-                log.warning("waiting for the chat", extra={"error": str(error)})
-                await self._clock.sleep(2.0)
+                outage.failed("waiting for the chat", error)
+                # The hosts of a run start together.
+                await sleep_or_event(self._clock, CHAT_WAIT * random.uniform(0.5, 1.5), self._stopping)
+            else:
+                outage.worked()
+                return channel_id
 
     async def _activate(self, writer: Writer) -> RunClock:
         run_id, now = self._info.run_id, self._clock.time()

@@ -111,5 +111,6 @@ def launch(info: RunInfo, space: Workspace, secrets: WorkerSecrets) -> WorkerLau
         model_url=info.urls.gateway,
         model_key=secrets.gateway_key,
         options=options.options,
+        contained=info.containers is not None,
         env=environment(info, space, secrets),
     )

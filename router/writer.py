@@ -17,18 +17,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import uuid
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, cast
 
-from sqlalchemy import Table, insert, update
+from sqlalchemy import Table, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from agensh.clock import Clock
 from agensh.db import OUTAGE, DatabaseUnavailable, begin_write, no_room, retrying
 from agensh.outage import Outage
-from router.tables import runs
+from router.cursors import write_cursors
+from router.tables import cursors, runs
 
 T = TypeVar("T")
 ItemT = TypeVar("ItemT")
@@ -92,6 +94,7 @@ class Writer:
     def __init__(self, engine: AsyncEngine, clock: Clock, outage: Outage | None = None) -> None:
         """`outage` tells of the database; writers over one share it."""
         self.engine = engine
+        self._name = f"writer:{uuid.uuid4().hex}"
         self._outage = outage or database_outage(clock)
         self._clock = clock
         self._jobs: deque[_Job] = deque()
@@ -246,17 +249,19 @@ class Writer:
         return True
 
     async def _transaction(self, jobs: Sequence[_Job]) -> list[Any]:
-        async def once() -> list[Any]:
-            async with begin_write(self.engine) as connection:
-                return await _run(connection, jobs)
-
-        try:
-            results = await retrying(once, sleep=self._clock.sleep)
-        except OUTAGE as error:
-            self._failed(error, "writing")
-            raise
-        self._outage.worked("writing")
-        return results
+        """Run the jobs in one transaction; one of which it cannot be known whether it was committed is waited for."""
+        attempt = _Attempt(self._name if self.engine.dialect.name != "sqlite" else "")
+        while True:
+            try:
+                results = await retrying(lambda: attempt.run(self.engine, jobs), sleep=self._clock.sleep)
+            except OUTAGE as error:
+                self._failed(error, "writing")
+                if not attempt.in_doubt or self._closing:
+                    raise
+            else:
+                self._outage.worked("writing")
+                return results
+            await self._clock.sleep(RETRY_WAIT)
 
     def _failed(self, error: Exception, at: str) -> None:
         cause = error.__cause__ if isinstance(error, DatabaseUnavailable) and error.__cause__ else error
@@ -270,6 +275,45 @@ class Writer:
                 self._dropped += 1
                 log.error("record backlog is full; the oldest row is lost", extra={"dropped": self._dropped})
                 return
+
+
+class _Attempt:
+    """One batch's way into the database, over any number of tries.
+
+    A connection that is lost during a commit leaves open whether it happened. To run the batch again would then claim
+    events for a second turn, and count calls twice; so each transaction leaves a mark, and the next try looks for it.
+    SQLite has no such moment, for its commit is a call of this process.
+    """
+
+    def __init__(self, writer: str) -> None:
+        """`writer` names the row of the mark; empty for none."""
+        self._writer = writer
+        self._mark = ""
+        self._results: list[Any] = []
+
+    @property
+    def in_doubt(self) -> bool:
+        """Say whether the last try may have been committed."""
+        return bool(self._mark)
+
+    async def run(self, engine: AsyncEngine, jobs: Sequence[_Job]) -> list[Any]:
+        """Run the jobs, unless an earlier try was committed after all; return their results."""
+        async with begin_write(engine) as connection:
+            if self._mark and await self._committed(connection):
+                return self._results
+            self._mark = ""
+            results = await _run(connection, jobs)
+            if self._writer:
+                mark = uuid.uuid4().hex
+                await write_cursors(connection, {("", self._writer): mark})
+                self._mark, self._results = mark, results
+        self._mark = ""
+        return results
+
+    async def _committed(self, connection: AsyncConnection) -> bool:
+        # Locked: the server may still be about to commit what it had received.
+        mine = select(cursors.c.value).where(cursors.c.worker == "", cursors.c.source == self._writer)
+        return bool(await connection.scalar(mine.with_for_update()) == self._mark)
 
 
 async def _run(connection: AsyncConnection, jobs: Sequence[_Job]) -> list[Any]:

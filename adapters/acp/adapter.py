@@ -12,7 +12,7 @@ from typing import ClassVar
 import agensh
 from adapters.acp import failures
 from adapters.acp.client import AcpClient, AgentEnded, Answer, CallFailed, Json, Silence
-from adapters.acp.updates import SERVER, Log, usage_of
+from adapters.acp.updates import SERVER, Log, MarkedLog, usage_of
 from adapters.base import (
     Adapter,
     HarnessUnavailable,
@@ -45,6 +45,7 @@ class AcpAdapter(Adapter):
     """
 
     name: ClassVar[str] = "acp"
+    limits_output: ClassVar[bool] = False
     agent: ClassVar[str] = "The agent"
     """How sentences name it."""
     cumulative_usage: ClassVar[bool] = False
@@ -53,6 +54,7 @@ class AcpAdapter(Adapter):
     """The agent may leave its commands running when a turn is cancelled, so that its process has to go as well."""
 
     _client: AcpClient | None = None
+    _agent_name = ""
     _session: str = ""
     _log: Log | None = None
     _ended: asyncio.Event | None = None
@@ -95,19 +97,24 @@ class AcpAdapter(Adapter):
             for name, value in launch.options.items()
             if name.startswith(_ENV)
         }
-        return {**launch.env, "HOME": str(launch.home), "TMPDIR": str(launch.tmp), **given}
+        return {
+            **launch.env,
+            "HOME": str(launch.home),
+            "TMPDIR": str(launch.tmp),
+            **given,
+        }
 
     async def prepare(self) -> None:
         """Write what the agent reads at its start."""
 
     def new_log(self) -> Log:
         """Return what takes in the updates of a turn."""
-        return Log()
+        return MarkedLog() if self._agent_name in failures.MARKING else Log()
 
     def failure(self, log: Log, result: Json) -> ProviderError | None:
         """Return the provider's error that a prompt's result stands for, None when it is none."""
-        del log
-        return failures.of_result(result)
+        remark = failures.of_remark(log.remark) if isinstance(log, MarkedLog) else None
+        return remark or failures.of_result(result)
 
     # The contract
 
@@ -147,6 +154,7 @@ class AcpAdapter(Adapter):
                 "clientInfo": {"name": "agensh", "version": agensh.__version__},
             },
         )
+        self._agent_name = _name(about)
         given: Json = {"cwd": str(self.launch.work), "mcpServers": [self._endpoint()]}
         if session is None:
             session = str((await client.call("session/new", given)).get("sessionId", ""))
@@ -210,7 +218,7 @@ class AcpAdapter(Adapter):
             said = client.stream(
                 "session/prompt",
                 {"sessionId": self._session, "prompt": blocks},
-                patience=lambda: None if log.busy else stall,
+                patience=lambda: log.patience(stall),
             )
             async for item in said:
                 if isinstance(item, Answer):
@@ -314,6 +322,11 @@ def _answer(method: str, params: Json) -> Json | None:
             if option.get("kind") == kind:
                 return {"outcome": {"outcome": "selected", "optionId": option.get("optionId")}}
     return {"outcome": {"outcome": "cancelled"}}
+
+
+def _name(about: Json) -> str:
+    info = about.get("agentInfo")
+    return str(info.get("name", "")) if isinstance(info, dict) else ""
 
 
 def _command(value: str) -> str:

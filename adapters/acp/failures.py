@@ -1,7 +1,7 @@
 """What agents put in place of an ordinary result, as the error of a provider.
 
-The protocol has no word for most of it. An agent answers a prompt with a JSON-RPC error, with a stop reason, or, as
-codex-acp does for a client that says it understands it, with a typed failure beside an ordinary stop reason.
+The protocol has no word for most of it. An agent answers a prompt with a JSON-RPC error, with a stop reason, or with an
+ordinary end after a remark in the answer's text, as codex-acp does.
 """
 
 from __future__ import annotations
@@ -21,17 +21,16 @@ CAPABILITIES: Json = {
     # We read, write and run nothing for the agent: it lives where its files are.
     "fs": {"readTextFile": False, "writeTextFile": False},
     "terminal": False,
-    "_meta": {"jetbrains": {"air": {"version": 1, "capabilities": ["sessionFailure"]}}},
 }
-"""What we say we can do; without the last line codex-acp puts errors into the text of the model's answer."""
+"""What we say we can do.
 
-_CATEGORIES = {
-    "access": Outcome.AUTH,
-    "connection": Outcome.OVERLOADED,
-    "limit": Outcome.RATE_LIMITED,
-    "service": Outcome.OVERLOADED,
-    "request": Outcome.REFUSED,
-}
+codex-acp would report typed failures to an editor of JetBrains'; but that costs two more requests to the model, for a
+title and for what the user might type next, and the output of commands.
+"""
+MARKING = frozenset({"@agentclientprotocol/codex-acp"})
+"""Agents, by the name they give themselves, that mark the model's words with an id (`updates.MarkedLog`)."""
+
+_WARNING = "Warning: "
 _STOPS = {
     "refusal": (Outcome.REFUSED, "The model refused to answer."),
     "max_tokens": (Outcome.CONTEXT_WINDOW, "The model's token limit is reached."),
@@ -48,25 +47,20 @@ def of_error(error: CallFailed) -> ProviderError:
 
 def of_result(result: Json) -> ProviderError | None:
     """Read the failure in a prompt's result, None when there is none."""
-    failure = _failure(result)
-    if failure.get("severity") == "error":
-        title = str(failure.get("title", ""))
-        found = read_error(title)
-        if found.outcome is not Outcome.CRASHED:
-            return found
-        # Codex hands on the body of a 400 as it is, of any other status it writes a sentence.
-        outcome = Outcome.REFUSED if title.startswith("{") else _CATEGORIES.get(str(failure.get("category")))
-        return ProviderError(outcome or found.outcome, found.reason, found.retry_after)
-    if (stop := _STOPS.get(str(result.get("stopReason")))) is not None:
-        return ProviderError(*stop)
-    return None
+    stop = _STOPS.get(str(result.get("stopReason")))
+    return ProviderError(*stop) if stop is not None else None
 
 
-def _failure(result: Json) -> Json:
-    value: object = result
-    for key in ("_meta", "jetbrains", "air", "sessionFailure"):
-        value = value.get(key) if isinstance(value, dict) else None
-    return value if isinstance(value, dict) else {}
+def of_remark(remark: str) -> ProviderError | None:
+    """Read the remark that a turn ended with, None when it is no error."""
+    said = remark.strip()
+    if not said or said.startswith(_WARNING):
+        return None
+    found = read_error(said)
+    if found.outcome is Outcome.CRASHED and said.startswith("{"):
+        # Codex hands on the body of a 400 as it is; of any other status it writes a sentence.
+        return ProviderError(Outcome.REFUSED, found.reason)
+    return found
 
 
 def _words(data: object) -> str:

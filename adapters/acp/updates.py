@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,6 +20,7 @@ SERVER = "agensh"
 SUMMARY_CAP = 2000  # characters of a tool call's summary
 _OURS = re.compile(rf"(?:mcp(?:__|\.|/))?{SERVER}(?:__|[-./: ])(?P<tool>\w+)", re.IGNORECASE)
 _EDITS = frozenset({"edit", "delete", "move"})
+_PROGRESS = frozenset({"agent_message_chunk", "agent_thought_chunk", "tool_call", "tool_call_update", "plan"})
 _ENDED = {"completed": True, "failed": False, "cancelled": False}
 
 
@@ -33,26 +35,33 @@ class Log:
     ours: bool = False
     """A tool of ours gave a result, so the agent is connected to our endpoint."""
     _running: dict[str, ToolActivity] = field(default_factory=dict)
+    _outputs: dict[str, str] = field(default_factory=dict)
     _calls: set[str] = field(default_factory=set)
+    _moved: float = field(default_factory=time.monotonic)
 
-    @property
-    def busy(self) -> bool:
-        """A tool runs, which may be silent for as long as it likes."""
-        return bool(self._running)
+    def patience(self, stall: float) -> float | None:
+        """Return how long the turn may stand still from now on, in seconds; None while a tool runs.
+
+        `stall` is how long it may from the last text or call on: news of other kinds are no progress.
+        """
+        return None if self._running else max(0.0, self._moved + stall - time.monotonic())
 
     def items(self, update: Json) -> list[TurnItem]:
         """Return what an update adds to the turn."""
+        if update.get("sessionUpdate") in _PROGRESS:
+            self._moved = time.monotonic()
         match update.get("sessionUpdate"):
             case "agent_message_chunk":
-                self.say(_text(update.get("content")))
+                self.say(_text(update.get("content")), str(update.get("messageId") or ""))
             case "tool_call":
                 return [*self.said(), *self._call(update)]
             case "tool_call_update":
                 return self._change(update)
         return []
 
-    def say(self, chunk: str) -> None:
-        """Take in a piece of what the agent says."""
+    def say(self, chunk: str, message: str) -> None:
+        """Take in a piece of what the agent says, and the id of the message that it belongs to where it has one."""
+        del message
         self.chunks.append(chunk)
 
     def said(self) -> list[TurnItem]:
@@ -79,17 +88,33 @@ class Log:
         activity = self._running.get(call_id)
         # What an agent that was resumed reports of calls before the turn is none of its.
         ok = _ENDED.get(str(update.get("status")))
-        if activity is None or ok is None:
+        if activity is None:
             return []
-        del self._running[call_id]
+        self._outputs[call_id] = output = _output(update, self._outputs.get(call_id, "")).strip()
+        if ok is None:
+            return []
+        del self._running[call_id], self._outputs[call_id]
         if activity.kind == "mcp" and ok:
             self.ours = self.ours or SERVER in activity.name
         code = _exit_code(update)
         if activity.kind == "shell" and code is not None:
             ok = code == 0
-        output = _output(update).strip()
         summary = f"{activity.summary}\n{output[-SUMMARY_CAP:]}".strip() if output else activity.summary
         return [replace(activity, summary=summary, ok=ok)]
+
+
+@dataclass
+class MarkedLog(Log):
+    """A turn of an agent that gives the model's messages ids: what has none is a remark of its own."""
+
+    remark: str = ""
+    """The last one, if nothing of the model's followed it."""
+
+    def say(self, chunk: str, message: str) -> None:
+        """See Log.say."""
+        self.remark = "" if message else chunk
+        if message:
+            super().say(chunk, message)
 
 
 def usage_of(result: Json) -> Usage | None:
@@ -127,7 +152,8 @@ def _activity(call_id: str, update: Json) -> ToolActivity:
     return ToolActivity(call_id, name[:100], "edit" if kind in _EDITS else "other", title[:SUMMARY_CAP])
 
 
-def _output(update: Json) -> str:
+def _output(update: Json, before: str) -> str:
+    """Return the output so far: an update holds all of it, or the next piece."""
     texts = [_text(block.get("content")) for block in _objects(update.get("content"))]
     if any(texts):
         return "\n".join(texts)
@@ -139,8 +165,8 @@ def _output(update: Json) -> str:
         return json.dumps(raw, ensure_ascii=False)
     if isinstance(raw, str):
         return raw
-    delta = _meta(update, "terminal_output_delta").get("data")
-    return delta if isinstance(delta, str) else ""
+    piece = _meta(update, "terminal_output_delta").get("data")
+    return f"{before}{piece}" if isinstance(piece, str) else before
 
 
 def _exit_code(update: Json) -> int | None:

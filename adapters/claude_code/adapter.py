@@ -132,9 +132,9 @@ class ClaudeCodeAdapter(Adapter):
                         return
                     case _:
                         await self._note(turn, item, connection)
-            reason = f"Claude Code ended with {await connection.process.wait()} in the middle of a turn."
+            reason = f"Claude Code ended with {await connection.end()} in the middle of a turn."
         except BrokenPipeError:
-            reason = f"Claude Code ended with {await connection.process.wait()} before the turn."
+            reason = f"Claude Code ended with {await connection.end()} before the turn."
         finally:
             turn.ended.set()
             connection.close_turn()

@@ -10,6 +10,8 @@ from adapters.base import Process
 from adapters.claude_code import wire
 from adapters.claude_code.hooks import Hooks
 
+_EXIT = 5.0  # seconds between the last line of a CLI and its end
+
 
 class Ended(Exception):
     """The CLI has ended; `result` is its last word, when it had one."""
@@ -66,6 +68,15 @@ class Connection:
     def close_turn(self) -> None:
         """Pass over what comes from now on."""
         self._turn = None
+
+    async def end(self) -> int:
+        """Return the exit code of a CLI that says no more; one that nevertheless goes on is ended."""
+        try:
+            async with asyncio.timeout(_EXIT):
+                return await self.process.wait()
+        except TimeoutError:
+            await self.process.stop()
+            return await self.process.wait()
 
     async def close(self) -> None:
         """End the CLI with all it started, then the reading."""

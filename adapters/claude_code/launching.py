@@ -20,6 +20,7 @@ SERVER = "agensh"
 """Our MCP server's name: the tools are `mcp__agensh__…` to the model."""
 CONFIG = ".config/agensh/claude-mcp.json"
 STALL = 180  # seconds without a byte of an answer that has begun, pings included
+LONGEST_COMMAND = 3600  # seconds that the model may give a command of its shell; without a word it is 2 min
 STALL_BOUNDS = (10, 1800)  # seconds; what the CLI takes
 # They let the CLI wake itself; a turn begins with a prompt of ours and with nothing else.
 _WAKING = ("CronCreate", "Monitor", "ScheduleWakeup")
@@ -79,6 +80,8 @@ def environment(launch: WorkerLaunch) -> dict[str, str]:
         # The end of a background task would begin a turn that nobody asked for.
         "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
         "CLAUDE_CODE_DISABLE_CRON": "1",
+        # So a long build has to be waited for; the CLI's own limit is 10 min.
+        "BASH_MAX_TIMEOUT_MS": str(LONGEST_COMMAND * 1000),
         # One repetition bridges a hiccup; whether and when to go on after that is the dispatcher's to say.
         "CLAUDE_CODE_MAX_RETRIES": "1",
         # A stream that broke would be asked for, and paid, once more as a whole.

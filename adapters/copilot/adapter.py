@@ -41,6 +41,7 @@ class CopilotAdapter(AcpAdapter):
     """
 
     name: ClassVar[str] = "copilot"
+    limits_output: ClassVar[bool] = True
     agent: ClassVar[str] = "Copilot"
     cumulative_usage: ClassVar[bool] = True
     stops_on_interrupt: ClassVar[bool] = False
@@ -70,7 +71,9 @@ class CopilotAdapter(AcpAdapter):
         self._binary = program(self.launch, _PACKAGE, "copilot")
         self._version = await asyncio.to_thread(installed.version_of, self._binary)
         named = self.launch.options.get("cache", "")
-        self._cache = Path(named) if named else await asyncio.to_thread(installed.cache_of, self._binary, self._version)
+        home = self.launch.home if self.launch.contained else None
+        made = installed.cache_of
+        self._cache = Path(named) if named else await asyncio.to_thread(made, self._binary, self._version, home)
         async with installed.first_start(self._cache):
             opened = await super().start(session)
             await asyncio.to_thread(installed.mark_started, self._cache)
@@ -149,9 +152,9 @@ class CopilotAdapter(AcpAdapter):
 class CopilotLog(Log):
     """A turn of Copilot, without what it says for itself."""
 
-    def say(self, chunk: str) -> None:
+    def say(self, chunk: str, message: str) -> None:
         """See Log.say."""
         if chunk.startswith(remarks.RETRYING):
             self.chunks.clear()
         if not remarks.REMARK.match(chunk):
-            super().say(chunk)
+            super().say(chunk, message)

@@ -75,4 +75,4 @@ def _share(spent: float, budget: float) -> float:
 
 def dollars(amount: float) -> str:
     """Return an amount for a reader: cents, and more digits where cents would say nothing."""
-    return f"${amount:.2f}" if amount >= 0.1 or amount == round(amount, 2) else f"${amount:.4f}"
+    return f"${amount:.2f}" if amount >= 0.1 or abs(amount - round(amount, 2)) < 5e-7 else f"${amount:.4f}"

@@ -160,7 +160,7 @@ class CostCounter:
 
     def _turn(self, worker: str, at: float) -> int | None:
         spans = self._turns.get(worker, [])
-        index = bisect_right(spans, (at, float("inf"), 0)) - 1
+        index = bisect_right(spans, at, key=lambda span: span[0]) - 1
         if index < 0 or at > spans[index][1]:
             return None
         return spans[index][2]

@@ -196,7 +196,7 @@ def money(cost: Cost) -> list[tuple[str, str]]:
             text += f", {dollars(total.cost_usd)} spent"
         if stopped:
             first = clock_label(stopped[0].at_s)
-            text += f"; spent, so {len(stopped)} workers were stopped, the first at {first}"
+            text += f"; workers stopped: {len(stopped)}, the first at {first}"
         found.append((f"budget of {'the team' if whose == 'team' else 'each worker'}", text))
     return found
 

@@ -5,17 +5,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
+from sqlalchemy import make_url
 
 from agensh.clients.board import BoardClient
+from agensh.clock import SystemClock
 from agensh.errors import ServiceError
+from router.queue import EventQueue, RetryPolicy
+from router.tables import tool_calls
+from router.writer import row_inserts
 from tests.support.board_process import make_token, served
 from tests.support.chaos import either, lines_of, named_once, records_of
-from tests.support.chaos_node import NumberedNode
+from tests.support.chaos_node import NumberedNode, message
 from tests.support.mariadb import MariaDb, running_mariadb
+from tests.support.router_database import open_writer
+from tests.support.tcp_proxy import tcp_proxy
+
+T = TypeVar("T")
 
 
 @pytest.fixture(scope="module")
@@ -105,3 +115,55 @@ async def test_a_node_host_goes_on_where_its_runtime_database_was_killed(
     named_once(lines, "the runtime database is away")
     named_once(lines, "the runtime database works again")
     assert len([line for line in lines if line.level in {"warning", "error"}]) == 2
+
+
+@pytest.mark.parametrize("long_away", [False, True])
+async def test_a_commit_whose_answer_was_lost_is_neither_repeated_nor_forgotten(
+    server: MariaDb, tmp_path: Path, long_away: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The moment of a kill in which the database has committed and could not say so."""
+    url = make_url(server.new_database())
+    assert url.port is not None
+    clock = SystemClock()
+    async with tcp_proxy(url.port) as proxy:
+        seen = url.set(port=proxy.port).render_as_string(hide_password=False)
+        async with open_writer(seen, clock) as writer:
+            news: list[str] = []
+            queue = EventQueue(
+                "demo-worker1", writer, clock, RetryPolicy(), on_new=lambda new: news.extend(e.summary for e in new)
+            )
+
+            async def lost(work: Coroutine[Any, Any, T]) -> T:
+                """Do some work whose first commit nobody hears of."""
+                proxy.drop_answer_to = b"COMMIT"
+                dropped = proxy.dropped
+                task = asyncio.create_task(work)
+                while proxy.dropped == dropped:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                while long_away and "the runtime database is away" not in caplog.text:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+                caplog.clear()
+                proxy.refuse = False
+                return await task
+
+            assert await lost(queue.put([message(number) for number in (1, 2, 3)])) == 3
+            assert sorted(news) == ["number <1>", "number <2>", "number <3>"]
+            claim = await lost(queue.claim("s"))
+            assert claim is not None
+            assert len(claim.events) == 3
+            await lost(queue.fail([event.id for event in claim.events], "no"))
+            assert await lost(queue.recover()) == 0
+            row = {
+                "worker": "demo-worker1",
+                "tool": "t",
+                "kind": "mcp",
+                "arguments": "",
+                "summary": "",
+                "started_at": 0.0,
+            }
+            writer.record_item(row_inserts(tool_calls), [row])
+            await lost(writer.flush())
+    name = url.database
+    assert server.run("SELECT COUNT(*) FROM turns", database=name) == [(1,)]
+    assert server.run("SELECT COUNT(*) FROM tool_calls", database=name) == [(1,)]
+    assert server.run("SELECT state, attempts FROM events", database=name) == [("queued", 1)] * 3

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import docker
 import pytest
+from docker.errors import APIError
 from docker.models.containers import Container
 
 from agensh.launch.ports import free_ports
@@ -84,7 +85,10 @@ class Box:
 
     def in_worker(self, worker: str, script: str, user: str = "10000:10000") -> tuple[int, str]:
         """Run a shell script in a worker's container as the worker; return exit code and output."""
-        done = self.container(worker).exec_run(["sh", "-c", script], user=user)
+        try:
+            done = self.container(worker).exec_run(["sh", "-c", script], user=user)
+        except APIError as error:  # it is not running
+            return 255, str(error)
         assert isinstance(done.output, bytes)
         return done.exit_code or 0, done.output.decode(errors="replace")
 

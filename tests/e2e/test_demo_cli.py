@@ -30,6 +30,7 @@ def test_real_clis_merge_work_and_leave_no_process(harness, tmp_path):
     assert figures["pass_rate_final"] > 0
     assert figures["notices_mid_turn"] >= 1
     assert figures["tokens"]["input"] > figures["tokens"]["output"] > 0
+    assert figures["cost_usd"] > 0
     assert f"2 ({harness})" in out
     run = find_run(tmp_path)
     assert processes_of(run) == []

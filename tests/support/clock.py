@@ -60,6 +60,7 @@ class HastyClock(SystemClock):
     """The machine's own time; it remembers every wait and takes none that is longer than `longest` seconds."""
 
     def __init__(self, longest: float = 0.1) -> None:
+        super().__init__()
         self._longest = longest
         self.waits: list[float] = []
 

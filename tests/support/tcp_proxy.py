@@ -33,12 +33,17 @@ class TcpProxy:
         self._mode = Mode.PASS
         self._changed = asyncio.Event()
         self._cuts: deque[int | None] = deque()
+        self._dropping = False
         self.answers: deque[bytes] = deque()
         """Each is sent in place of the server's answer to what a client sends next, and ends that connection."""
         self.trickle_every = 0.02
         """Seconds between two bytes that trickle."""
         self.orderly = False
         """Let the server see an orderly end where a piece is cut, as behind a proxy that took the whole answer."""
+        self.drop_answer_to = b""
+        """The server gets the next piece with these bytes; its answer is lost, with all connections, old and new."""
+        self.dropped = 0
+        """How many answers were lost like that."""
         self.refuse = False
         self.accepted = 0
         """Connections forwarded so far."""
@@ -112,6 +117,9 @@ class TcpProxy:
                     await client.drain()
                     await reader.read()  # a close with unread bytes would be a reset, which may overtake the answer
                     break
+                if self.drop_answer_to and self.drop_answer_to in data:
+                    self.drop_answer_to = b""
+                    self._dropping = True
                 if self._mode is not Mode.SWALLOW:
                     server.write(data)
                     await server.drain()
@@ -124,6 +132,12 @@ class TcpProxy:
     ) -> None:
         try:
             while data := await self._read(reader):
+                if self._dropping:
+                    self._dropping = False
+                    self.dropped += 1
+                    self.refuse = True
+                    self.cut()
+                    break
                 length = self._cuts.popleft() if self._cuts else None
                 if length is not None:
                     client.write(data[:length])

@@ -75,13 +75,29 @@ def open_engine(url: str, *, pool_size: int = POOL_SIZE, isolation: str = "READ 
             pool_size=pool_size,
             max_overflow=0,
             pool_recycle=1800,
-            isolation_level=isolation,
+            # By the driver while it connects, which closes what fails half-way; a listener that fails leaves it open.
+            connect_args={"init_command": f"SET SESSION TRANSACTION ISOLATION LEVEL {isolation}"},
             # Every transaction is ended where it was begun; a rollback more is a round trip more.
             pool_reset_on_return=None,
         )
         _ping_idle(engine)
+        _close_for_sure(engine)
         return engine
     raise UsageError(f"database: {backend!r} is not supported; use sqlite+aiosqlite or mysql+aiomysql.")
+
+
+def _close_for_sure(engine: AsyncEngine) -> None:
+    """Close a connection's socket also when the driver cannot send its goodbye, after which it would stay open."""
+    dialect: Any = engine.sync_engine.dialect
+    say_goodbye = dialect.do_close
+
+    def do_close(connection: Any) -> None:
+        try:
+            say_goodbye(connection)
+        finally:
+            connection.driver_connection.close()
+
+    dialect.do_close = do_close
 
 
 def _ping_idle(engine: AsyncEngine) -> None:

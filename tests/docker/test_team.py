@@ -51,6 +51,7 @@ def test_a_worker_the_node_host_and_the_database_are_killed_and_come_back(team: 
         started = team.container(name).attrs["State"]["StartedAt"]
         team.kill(name)
         until(lambda: _again(team, name, started), f"{name} is back")  # noqa: B023
+    until(lambda: team.container("node").attrs["State"]["Health"]["Status"] == "healthy", "the node host answers")
     until(lambda: team.in_worker(WORKER, "pgrep -f adapters.scripted")[0] == 0, "the first worker works again")
 
 

@@ -6,11 +6,29 @@ wants to know once what happened, and once when it was over.
 
 from __future__ import annotations
 
+import errno
 import logging
+import sqlite3
 
 from agensh.clock import Clock
 
 FORGET = 60.0  # seconds without a failure after which the next one is told again
+
+_NO_ROOM_SQLITE = {
+    sqlite3.SQLITE_FULL,
+    # No room by a quota or a limit of file sizes comes as these.
+    sqlite3.SQLITE_IOERR_WRITE,
+    sqlite3.SQLITE_IOERR_FSYNC,
+    sqlite3.SQLITE_IOERR_SHMSIZE,
+}
+_NO_ROOM_SYSTEM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+def no_room(error: BaseException) -> bool:
+    """Say whether an error of SQLite or of the system means that the disk takes no more: full, or a quota used up."""
+    if isinstance(error, sqlite3.Error):
+        return getattr(error, "sqlite_errorcode", None) in _NO_ROOM_SQLITE
+    return isinstance(error, OSError) and error.errno in _NO_ROOM_SYSTEM
 
 
 class Outage:

@@ -26,6 +26,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from agensh.embedded.chat.server import serve
 from agensh.embedded.chat.settings import ChatSettings
+from agensh.logs import set_up_logging
+set_up_logging()
 data, port, admin, password, settings = sys.argv[1:]
 serve(Path(data), "127.0.0.1", int(port), (admin, password), ChatSettings(**json.loads(settings)))
 """

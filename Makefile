@@ -4,10 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 WORKERS ?= 8
 HARNESS ?= scripted
+SPEC ?= team.toml
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test chaos bench lint format lock clean
+.PHONY: help setup demo demos up down test test-docker chaos bench lint format lock clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 12
@@ -25,11 +26,23 @@ setup: $(STAMP)  ## Install Agensh and its tools into .venv
 demo: $(STAMP)  ## A team of WORKERS (8) rebuilds a program, embedded; HARNESS=codex, claude-code or copilot: with that CLI
 	$(BIN)/agensh demo --workers $(WORKERS) --harness $(HARNESS)
 
-test: $(STAMP)  ## Run the whole test suite
-	$(BIN)/python -m pytest -n auto --dist worksteal
+up: $(STAMP)  ## Bring up the team of SPEC (team.toml) on this box with Docker; .env holds the model's key
+	$(BIN)/agensh up $(SPEC)
+
+down: $(STAMP)  ## Stop it; the record stays, and make up goes on
+	$(BIN)/agensh down
+
+test: $(STAMP)  ## Run the test suite
+	$(BIN)/python -m pytest -n auto --dist worksteal --ignore=tests/docker
+
+test-docker: $(STAMP)  ## Run the tests that need Docker (root: installs and starts the engine when there is none)
+	$(BIN)/python -m pytest tests/docker
 
 chaos: $(STAMP)  ## The chaos suite, long, three times in a row (CHAOS="-k disk" picks)
 	for round in 1 2 3; do AGENSH_CHAOS=long $(BIN)/python -m pytest tests/chaos -n 2 --dist worksteal $(CHAOS) || exit 1; done
+
+demos: $(STAMP)  ## The demo with each real CLI, minutes each (make test runs the shortest)
+	AGENSH_DEMOS=all $(BIN)/python -m pytest tests/e2e/test_demo_cli.py
 
 bench: $(STAMP)  ## Measure against floors of the same run (BENCH="--only NAME --seconds 3"); writes build/bench.json
 	$(BIN)/python -m tests.load $(BENCH)
@@ -48,5 +61,6 @@ lock: $(STAMP)  ## Pin the dependencies anew (needs uv)
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -o requirements.lock pyproject.toml
 	uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --group dev -o requirements-dev.lock pyproject.toml
 
-clean:  ## Remove what the build and the tests made (runs/ stays)
+clean:  ## Remove the team's containers, networks and volumes, and what the build and the tests made (runs/ stays)
+	test ! -x $(BIN)/agensh || $(BIN)/agensh clean --all
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

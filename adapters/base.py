@@ -216,6 +216,8 @@ class WorkerLaunch:
     max_output_tokens: int = 0
     """Most tokens of an answer; 0 leaves it to the CLI."""
     options: Mapping[str, str] = field(default_factory=dict)
+    contained: bool = False
+    """The CLI lives in a container: programs are not looked for in this process's file system, folders are shared."""
     env: Mapping[str, str] = field(default_factory=dict)
     """The whole environment of the CLI, apart from what the adapter adds."""
 
@@ -224,6 +226,8 @@ class Adapter(ABC):
     """Drives one worker's CLI. One turn at a time; `interrupt` and `stop` may come from another task."""
 
     name: ClassVar[str]
+    limits_output: ClassVar[bool] = True
+    """Whether its CLI can be told `WorkerLaunch.max_output_tokens`."""
 
     def __init__(self, launch: WorkerLaunch, runtime: Runtime, clock: Clock) -> None:
         self.launch = launch

@@ -66,6 +66,7 @@ _CONTEXT = _words(
     r"max_prompt_tokens_exceeded",
     r"request_too_large",
     r"context window (?:is )?(?:full|exceeded)",
+    r"reached (?:its|the) context window",
     r"prompt token count of \d+ exceeds",
 )
 _AUTH = _words(

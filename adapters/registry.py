@@ -8,6 +8,10 @@ from adapters.base import Adapter
 from agensh.errors import UsageError
 
 _ADAPTERS = {
+    "acp": ("adapters.acp.adapter", "AcpAdapter"),
+    "claude-code": ("adapters.claude_code.adapter", "ClaudeCodeAdapter"),
+    "codex": ("adapters.codex.adapter", "CodexAdapter"),
+    "copilot": ("adapters.copilot.adapter", "CopilotAdapter"),
     "rehearsal": ("adapters.rehearsal", "RehearsalAdapter"),
     "scripted": ("adapters.scripted.adapter", "ScriptedAdapter"),
 }

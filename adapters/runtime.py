@@ -1,9 +1,10 @@
 """CLI processes on this machine.
 
 Each CLI is a child in a session of its own, so that its process group is everything it started and did not detach.
-What it did detach is found through `/proc` when the process is stopped. The CLI dies with the node host, also when that
-is killed with SIGKILL (see `parent_death`); the kernel ties this to the thread that started it, so call `spawn` from a
-thread that lives as long as the CLI should, such as the one that runs the event loop.
+What it did detach is found through `/proc` when the process is stopped: its descendants, and whatever carries the marks
+of the run and the worker in its environment, as the commands of a CLI that was killed do. The CLI dies with the node
+host, also when that is killed with SIGKILL (see `parent_death`); the kernel ties this to the thread that started it, so
+call `spawn` from a thread that lives as long as the CLI should, such as the one that runs the event loop.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from pathlib import Path
 from adapters import parent_death
 from adapters.base import HarnessUnavailable
 
+MARKS = ("AGENSH_RUN", "AGENSH_WORKER")
+"""Variables that name a worker of a run; a process that has both belongs to it."""
 LINE_LIMIT = 64 * 1024 * 1024  # bytes; a tool result of a CLI can carry whole files
 _REAP = 5.0  # seconds the kernel may take to hand over a process that got SIGKILL
 
@@ -40,8 +43,11 @@ class _Protocol(asyncio.subprocess.SubprocessStreamProtocol):
 class LocalProcess:
     """A child of this process; the leader of its own group."""
 
-    def __init__(self, transport: asyncio.SubprocessTransport, protocol: _Protocol) -> None:
+    def __init__(
+        self, transport: asyncio.SubprocessTransport, protocol: _Protocol, marks: frozenset[bytes] = frozenset()
+    ) -> None:
         self._transport = transport
+        self._marks = marks
         self._process = asyncio.subprocess.Process(transport, protocol, asyncio.get_running_loop())
         self._ended = protocol.ended
         self._stopping = asyncio.Lock()
@@ -87,17 +93,20 @@ class LocalProcess:
     async def stop(self, grace: float = 5.0) -> None:
         """Close its input, SIGTERM to all it started, SIGKILL after `grace` seconds. Safe to call twice or at once."""
         async with self._stopping:
-            family = dict(descendants(self.pid))
+            family = self._family()
             if self._process.stdin is not None:
                 self._process.stdin.close()
             self._signal(signal.SIGTERM, family)
             try:
                 await asyncio.wait_for(self._all_gone(family), grace)
             except TimeoutError:
-                family.update(descendants(self.pid))
+                family.update(self._family())
                 self._signal(signal.SIGKILL, family)
                 await asyncio.wait_for(self._all_gone(family), _REAP)
             self._transport.close()
+
+    def _family(self) -> dict[int, int]:
+        return {**dict(descendants(self.pid)), **dict(marked(self._marks))}
 
     def _signal(self, number: signal.Signals, family: dict[int, int]) -> None:
         with suppress(ProcessLookupError):
@@ -140,7 +149,8 @@ class LocalRuntime:
             raise HarnessUnavailable(f"{command[0]} cannot be started: {error.strerror}.") from error
         finally:
             os.close(descriptor)
-        return LocalProcess(transport, protocol)
+        marks = frozenset(f"{name}={env[name]}".encode() for name in MARKS if env.get(name))
+        return LocalProcess(transport, protocol, marks if len(marks) == len(MARKS) else frozenset())
 
 
 def _program(name: str, env: Mapping[str, str], cwd: Path) -> str:
@@ -164,6 +174,21 @@ def descendants(pid: int) -> Iterator[tuple[int, int]]:
         for child in children.get(waiting.pop(), []):
             yield child
             waiting.append(child[0])
+
+
+def marked(marks: frozenset[bytes]) -> Iterator[tuple[int, int]]:
+    """Yield (process id, start time) of all processes with these variables in their environment; none for no marks."""
+    if not marks:
+        return
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                variables = Path(f"/proc/{entry.name}/environ").read_bytes().split(b"\0")
+            except OSError:  # gone, or somebody else's
+                continue
+            started = _start_time(int(entry.name))
+            if started is not None and marks.issubset(variables):
+                yield int(entry.name), started
 
 
 def _group(group: int) -> set[int]:

@@ -37,8 +37,8 @@ class Connection:
 def arrived_on(scope: MutableMapping[str, Any]) -> Callable[[], bool]:
     """Return what says later whether the answer to the request of an ASGI `scope` may have arrived.
 
-    False: the connection was reset, or it was closed with bytes that the other machine never confirmed. True is no
-    proof; the client's next request may be one.
+    False: the connection was reset, or it was idle and the other machine had not confirmed all bytes when its time was
+    over. True is no proof; the client's next request may be one.
     """
     connection = scope.get(_CONNECTION)
     return connection.whole if isinstance(connection, Connection) else _unknown
@@ -76,7 +76,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_came()
-        self._connection.broken = exc is not None or _unconfirmed(self.transport) > 0
+        self._connection.broken |= exc is not None
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -91,6 +91,11 @@ class BoundedProtocol(HttpToolsProtocol):
                 return
         if self._in_head or self.cycle is None or self.cycle.response_complete:
             self._wait_for_head()
+
+    def timeout_keep_alive_handler(self) -> None:
+        # Seconds after the last answer. Right after one, as when a client wants the connection closed, it says nothing.
+        self._connection.broken |= _unconfirmed(self.transport) > 0
+        super().timeout_keep_alive_handler()
 
     def handle_websocket_upgrade(self) -> None:
         self._upgraded = True

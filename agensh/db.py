@@ -68,7 +68,8 @@ def open_engine(url: str, *, pool_size: int = POOL_SIZE, isolation: str = "READ 
             pool_size=pool_size,
             max_overflow=0,
             pool_recycle=1800,
-            isolation_level=isolation,
+            # By the driver while it connects, which closes what fails half-way; a listener that fails leaves it open.
+            connect_args={"init_command": f"SET SESSION TRANSACTION ISOLATION LEVEL {isolation}"},
             # Every transaction is ended where it was begun; a rollback more is a round trip more.
             pool_reset_on_return=None,
         )

@@ -38,6 +38,8 @@ class Package:
     """Patterns of the file to run, below node_modules, best first."""
     harness: str
     """The adapter that drives it."""
+    command: str = ""
+    """Its program's name on the PATH; empty where the spec names the command."""
 
     @property
     def newest(self) -> str:
@@ -46,14 +48,15 @@ class Package:
 
 
 TESTED = (
-    Package("@github/copilot", ("1.0.70", "1.0.102"), ("@github/copilot-*-*/copilot",), "copilot"),
+    Package("@github/copilot", ("1.0.70", "1.0.102"), ("@github/copilot-*-*/copilot",), "copilot", "copilot"),
     Package(
         "@anthropic-ai/claude-code",
         ("2.1.332",),
         ("@anthropic-ai/claude-code-*-*/claude", "@anthropic-ai/claude-code/bin/claude.exe"),
         "claude-code",
+        "claude",
     ),
-    Package("@openai/codex", ("0.171.0",), ("@openai/codex-*-*/vendor/*/bin/codex",), "codex"),
+    Package("@openai/codex", ("0.171.0",), ("@openai/codex-*-*/vendor/*/bin/codex",), "codex", "codex"),
     Package("@agentclientprotocol/claude-agent-acp", ("0.101.0",), (".bin/claude-agent-acp",), "acp"),
     Package("@agentclientprotocol/codex-acp", ("2.6.0",), (".bin/codex-acp",), "acp"),
 )

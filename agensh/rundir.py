@@ -49,6 +49,26 @@ class NodePlace(BaseModel):
     """How many workers it runs."""
 
 
+class ContainerInfo(BaseModel):
+    """How the containers of a run are named; there is one where the workers run in containers."""
+
+    model_config = ConfigDict(frozen=True)
+
+    project: str
+    """Of Docker Compose; every container, network and volume of the run carries it."""
+    image: str
+    """Of the workers."""
+    grader_image: str
+    """In which the grader builds and runs what the team made."""
+    reference: str = ""
+    """Where the reference program stands in a worker's container."""
+
+    @property
+    def network(self) -> str:
+        """The network of the workers."""
+        return f"{self.project}_team"
+
+
 class RunInfo(BaseModel):
     """What `run.json` holds."""
 
@@ -64,7 +84,15 @@ class RunInfo(BaseModel):
     channel: str = Field(description="Name of the team's task channel.")
     chat_team: str = Field(description="Name of the team on the chat.")
     playbook: Path | None = Field(None, description="What the scripted model plays, in a run that has one.")
+    containers: ContainerInfo | None = Field(None, description="Set when the workers run in containers.")
     nodes: tuple[NodePlace, ...] = Field((), description="The node hosts; empty: one host, at `urls.node`, runs all.")
+
+    @property
+    def reference(self) -> str:
+        """Where a worker finds the reference program; empty without one."""
+        if self.spec.task.reference is None:
+            return ""
+        return self.containers.reference if self.containers is not None else str(self.spec.task.reference)
 
     @property
     def places(self) -> tuple[NodePlace, ...]:

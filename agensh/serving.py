@@ -18,6 +18,8 @@ from agensh.bounded_http import BoundedProtocol
 from agensh.errors import UsageError
 
 GRACE = 3.0  # seconds that requests under way get after SIGTERM
+GC_THRESHOLDS = (10_000, 20, 100)
+"""New objects before a pass over them, and how many of those before one over the older ones, and of these over all."""
 BACKLOG = 2048  # connections; 1,024 clients may reconnect at once
 
 
@@ -48,10 +50,12 @@ def keep_loaded() -> None:
     """Take all there is out of the garbage collector's sight (blocking): call it when what is loaded is there to stay.
 
     Left in its sight, a full pass looks through all of it again and again, and no request is answered meanwhile: for
-    70 ms in a service, for most of a second in a node host with 500 workers.
+    70 ms in a service, for most of a second in a node host with 500 workers. For the same reason what comes later is
+    looked through rarely: by default a pass over all of it comes every few seconds where connections come and go.
     """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 class StoppableServer(uvicorn.Server):

@@ -20,6 +20,8 @@ from agensh.identity import TEAM_NAME, worker_name
 
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?")
+_SIZE_UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -35,6 +37,15 @@ def parse_duration(value: object) -> float:
         if parts and "".join(number + unit for number, unit in parts) == text:
             return sum(float(number) * _UNITS[unit] for number, unit in parts)
     raise ValueError('expected a duration such as "6h", "1h30m", "45s" or a number of seconds')
+
+
+def parse_size(value: object) -> int:
+    """Return bytes for `"64g"`, `"512m"`, `"2GiB"` or a number of bytes; ValueError otherwise."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    if isinstance(value, str) and (found := _SIZE.fullmatch(value.strip().lower())):
+        return int(float(found[1]) * _SIZE_UNITS[found[2]])
+    raise ValueError('expected a size such as "64g", "512m" or a number of bytes')
 
 
 Duration = Annotated[float, BeforeValidator(parse_duration), PlainSerializer(float, return_type=float)]
@@ -161,6 +172,23 @@ AuthHeader = Literal["bearer", "x-api-key", "api-key", "none"]
 _CREDENTIAL_HEADERS = {"authorization", "x-api-key", "api-key", "cookie", "proxy-authorization"}
 
 
+class ContainerSection(_Section):
+    """The workers' containers, where they run in containers (`agensh up`)."""
+
+    image: str = Field("", description="Image of the workers; empty: built from task_image and the harness.")
+    task_image: str = Field(
+        "debian:bookworm-slim", description="What workers build and test in; the worker image is laid on it."
+    )
+    memory: Annotated[int, BeforeValidator(parse_size)] = Field(
+        64 * 2**30, description="Memory of one worker; 0 for no limit."
+    )
+    cpus: float = Field(0.0, ge=0, le=1024, description="Cores of one worker; 0 for no limit.")
+    pids: int = Field(4096, ge=64, le=1_000_000, description="Processes of one worker.")
+    on_reboot: Literal["resume", "abort"] = Field(
+        "resume", description="After a reboot of the box: go on, on the same clock, or mark the run aborted and stop."
+    )
+
+
 class GatewaySection(_Section):
     """The only way to the model provider; a run without this section has no gateway."""
 
@@ -217,6 +245,7 @@ class TeamSpec(_Section):
     clock: ClockSection = ClockSection()
     board: BoardSection = BoardSection()
     delivery: DeliverySection = DeliverySection()
+    container: ContainerSection = ContainerSection()
     gateway: GatewaySection | None = None
 
     @property
@@ -278,6 +307,9 @@ def _resolve_paths(spec: TeamSpec, base: Path, *, source: str) -> TeamSpec:
             raise SpecError(f"{source}: task.{key}: {str(value)!r} does not exist (looked for {resolved}).")
         updates[key] = resolved
     options = dict(spec.worker.options)
+    for key in ("binary", "packages", "cache"):
+        if "/" in options.get(key, ""):
+            options[key] = str((base / options[key]).resolve())
     if "playbook" in options:
         playbook = (base / options["playbook"]).resolve()
         if not playbook.is_dir():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -12,6 +13,7 @@ from fastapi.security import HTTPBearer
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 import agensh
 from agensh.clock import Clock, SystemClock
@@ -24,6 +26,19 @@ from board_service.gate import Gate, answer, failed
 from board_service.service import BoardService
 from board_service.settings import BoardSettings
 from board_service.store import Store
+
+
+class BoardApp(FastAPI):
+    """The application behind its gate, which stands before all middleware: most calls of a team end there."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._gate = Gate(super().__call__, _bug)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        scope["app"] = self
+        await self._gate(scope, receive, send)
 
 
 def create_app(settings: BoardSettings, *, clock: Clock | None = None) -> FastAPI:
@@ -48,7 +63,7 @@ def create_app(settings: BoardSettings, *, clock: Clock | None = None) -> FastAP
         finally:
             await engine.dispose()
 
-    app = FastAPI(
+    app = BoardApp(
         title="Agensh board",
         version=agensh.__version__,
         description="Short typed entries that a team of agents shares: append-only, searchable, streamed.",
@@ -61,7 +76,6 @@ def create_app(settings: BoardSettings, *, clock: Clock | None = None) -> FastAP
     app.include_router(health.open_router)
     for module in (health, notes, pending, tokens, stream, board):
         app.include_router(module.router, dependencies=bearer)
-    app.add_middleware(Gate)
     app.add_exception_handler(Refusal, _refused)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _invalid)

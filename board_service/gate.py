@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+from collections.abc import Awaitable, Callable
 
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agensh.db import DatabaseUnavailable, no_room
@@ -33,8 +34,10 @@ QUERY_CAP = 16 * 1024  # bytes
 class Gate:
     """ASGI middleware; puts the caller into the request's state."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, bug: Callable[[Request, Exception], Awaitable[Response]]) -> None:
+        """`bug` makes the answer for a mistake of the board's own; `app` makes its own answers."""
         self._app = app
+        self._bug = bug
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or answer it."""
@@ -50,7 +53,7 @@ class Gate:
                 _check_rate(request)
             _check_sizes(request)
             body = _Bounded(receive, request.app.state.service.settings.body_seconds)
-            if caller is None or not await answered(scope, body.receive, send, request.app.state.service, caller):
+            if caller is None or not await self._lane(request, body, send, caller):
                 await self._app(scope, body.receive, send)
         except Refusal as refusal:
             await answer(request, refusal)(scope, receive, send)
@@ -58,6 +61,16 @@ class Gate:
             await failed(request, error)(scope, receive, send)
         except ClientDisconnect:
             pass  # nobody waits for the answer
+
+    async def _lane(self, request: Request, body: _Bounded, send: Send, caller: Principal) -> bool:
+        try:
+            return await answered(request.scope, body.receive, send, request.app.state.service, caller)
+        except (Refusal, SQLAlchemyError, DatabaseUnavailable, ClientDisconnect):
+            raise
+        except Exception as error:
+            log.exception("the board made a mistake", extra={"path": request.url.path})
+            await (await self._bug(request, error))(request.scope, body.receive, send)
+            return True
 
     async def _principal(self, request: Request) -> Principal:
         service: BoardService = request.app.state.service

@@ -17,6 +17,7 @@ from board_service.board import folded
 
 BLOCK = 4096  # entries; about 0.4 MB, which `memmem` passes in less than a millisecond
 SPLIT_FROM = 400  # places of a term in a block from which looking at every entry is faster than going to each place
+SAMPLE = 32_768  # bytes of a block by which it is told how often a term is in it; to count all is a pass of its own
 SEPARATOR = "\x1e"
 """Between two entries: neither contents nor names may have control characters."""
 _SEPARATOR = SEPARATOR.encode()
@@ -39,8 +40,9 @@ class _Block:
         for group in groups:
             if not all(term in text for term in group):
                 continue
-            rarest = min(group, key=text.count)
-            if text.count(rarest, 0, end) < SPLIT_FROM:
+            counts = {term: text.count(term, 0, SAMPLE) for term in group}
+            rarest = min(group, key=counts.__getitem__)
+            if counts[rarest] * max(1.0, end / SAMPLE) < SPLIT_FROM:
                 found.update(_around(text, end, rarest, group))
             else:
                 if lines is None:

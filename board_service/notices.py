@@ -38,17 +38,27 @@ def notice(entry: Entry, now: float) -> Notice:
 
 
 def notices(
-    picked: Iterable[Entry], counts: Mapping[EntryType, int], board: str, after: int, cursor: int, now: float
+    picked: Iterable[Entry],
+    counts: Mapping[EntryType, int],
+    board: str,
+    after: int,
+    cursor: int,
+    now: float,
+    *,
+    older: int = 0,
 ) -> list[Notice]:
-    """Return the lines: by type in the order of pressure, by seq within one, and at last what was left out."""
+    """Return the lines: by type in the order of pressure, by seq within one, and at last what was left out.
+
+    `older` says how many entries before those of `counts` were not looked at.
+    """
     shown = sorted(picked, key=lambda entry: (_RANK[entry.type], entry.seq))
     lines = [notice(entry, now) for entry in shown]
     left = Counter(counts)
     left.subtract(Counter(entry.type for entry in shown))
     left_out = [(type_, left[type_]) for type_ in NOTICE_ORDER if left[type_] > 0]
-    if left_out:
-        total = sum(count for _, count in left_out)
-        kinds = ", ".join(f"{count} {type_}" for type_, count in left_out)
+    if left_out or older:
+        total = sum(count for _, count in left_out) + older
+        kinds = ", ".join([f"{count} {type_}" for type_, count in left_out] + ([f"{older} older"] if older else []))
         text = f"{total} more {'entry' if total == 1 else 'entries'} ({kinds}): GET /board/{board}?after={after}"
         lines.append(Notice(f"more-{after}-{cursor}", text))
     return lines

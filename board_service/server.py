@@ -65,6 +65,7 @@ def new_server(app: FastAPI) -> BoardServer:
             timeout_graceful_shutdown=GRACE,
             timeout_keep_alive=75,
             server_header=False,
+            proxy_headers=False,
             backlog=BACKLOG,
         )
     )

@@ -28,6 +28,7 @@ from board_service.store import Head, Store
 from board_service.stream import Feed
 from board_service.writer import GroupWriter
 
+REACH = 2000  # newest entries that pending looks at, at least
 log = logging.getLogger(__name__)
 
 Written = TypeVar("Written")
@@ -226,7 +227,11 @@ class BoardService:
         return (await self.unfold(name, seq))[0]
 
     async def pending(self, name: str, agent: str, ack: int | None) -> Pending:
-        """Return what others wrote since what `agent` has acknowledged, after acknowledging `ack`."""
+        """Return what others wrote since what `agent` has acknowledged, after acknowledging `ack`.
+
+        Of an agent that is far behind only the newest entries are looked at; the older ones are counted, its own among
+        them: an answer must not cost what the board ever held.
+        """
         board = await self.board(name)
         feed = board.feed
         cursor = self._cursors.get((name, agent))
@@ -241,12 +246,13 @@ class BoardService:
         now = self.clock.time()
         head = feed.head
         limit = self.settings.pending_notices
-        unseen = feed.after(cursor)
+        start = max(cursor, min(feed.floor, head - REACH))
+        unseen = feed.after(start)
         if unseen is None:
-            picked, counts = await self.store.unseen(name, agent, cursor, head, now, limit)
+            picked, counts = await self.store.unseen(name, agent, start, head, now, limit)
         else:
             picked, counts = pick(unseen, agent, now, limit)
-        return Pending(tuple(notices(picked, counts, name, cursor, head, now)), head)
+        return Pending(tuple(notices(picked, counts, name, cursor, head, now, older=start - cursor)), head)
 
     def nothing_pending(self, name: str, agent: str) -> int | None:
         """Return the cursor when it is known in memory that `agent` has acknowledged everything, else None."""

@@ -11,6 +11,7 @@ from typing import Protocol
 import httpx
 
 from agensh.clients.board import BoardClient, Released, StreamOpened
+from agensh.clients.gateway import GatewayClient
 from agensh.clients.gitea import GiteaClient
 from agensh.clients.gitea_events import GiteaEventStream
 from agensh.clients.http import new_http_client
@@ -20,6 +21,7 @@ from agensh.clock import Clock
 from agensh.entries import Entry, EntryType
 from agensh.errors import ServiceError
 from agensh.rundir import RunInfo, RunSecrets, WorkerSecrets
+from router.budget import UsageSource
 from router.events import EventSink
 from router.feed import FIRST_READ, EntrySource
 from router.listeners.gitea import GiteaListener
@@ -66,6 +68,10 @@ class Backends(Protocol):
         self, worker: str, secrets: WorkerSecrets, clients: WorkerClients, sink: EventSink, posts: PostFeed
     ) -> Sequence[Listener]:
         """Return the listeners of one worker; `posts` takes those of the task channel."""
+        ...
+
+    def usage(self) -> UsageSource | None:
+        """Return who tells what is spent; None in a run without a budget."""
         ...
 
     async def aclose(self) -> None:
@@ -193,6 +199,13 @@ class ServiceBackends:
     def _comeback(self, rate: float) -> float:
         """Return the seconds over which the team spreads its return to a service that cut all of it off at once."""
         return max(SHORTEST_COMEBACK, len(self._secrets.workers) / rate)
+
+    def usage(self) -> UsageSource | None:
+        """Return the gateway's client, where the run has a budget."""
+        section = self._info.spec.gateway
+        if section is None or not (section.budget_usd or section.worker_budget_usd):
+            return None
+        return GatewayClient(self._info.urls.gateway, self._secrets.gateway_admin, self._board_http)
 
     def _paced(self, seconds: float) -> float:
         """A rehearsal sweeps more often, within what the services can bear."""

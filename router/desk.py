@@ -5,7 +5,7 @@ Contract:
   first. A worker's own entries, expired and released claims are never shown.
 - What was handed out counts as shown only when the worker's next call or the end of its turn proves that it arrived
   (`acknowledge`). Until then a crash makes it pending again, and so does a connection that broke with it on its way.
-- Mid-turn, the reminders of the run's clock come first (a turn may be longer than what is left of the run), then direct
+- Mid-turn, the reminders of clock and budget come first (a turn may be longer than what is left of them), then direct
   messages, then FAIL, CLAIM, FACT, OBSERVED, PATCH_SUMMARY; what does not fit stays pending
   and is counted. A turn's context moves past everything: what it leaves out is counted there, with the call that
   reads it.
@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 CURSOR = "board"
 SHORTEST_LINE = 20  # characters; `[w/FACT +0.0m] x (G1)` has more
-REMINDERS = frozenset({Kind.WIND_DOWN, Kind.LAST_CALL})
+REMINDERS = frozenset({Kind.WIND_DOWN, Kind.LAST_CALL, Kind.BUDGET_80, Kind.BUDGET_95})
 ANNOUNCED = REMINDERS | {Kind.DIRECT_MESSAGE}
 """The events that become notices."""
 _RANK = {type_: rank for rank, type_ in enumerate(NOTICE_ORDER)}

@@ -43,6 +43,8 @@ class Kind(StrEnum):
     PUBLISH_REMINDER = "publish_reminder"
     WIND_DOWN = "wind_down"
     LAST_CALL = "last_call"
+    BUDGET_80 = "budget_80"
+    BUDGET_95 = "budget_95"
 
 
 class Priority(IntEnum):

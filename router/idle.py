@@ -24,6 +24,8 @@ _SUMMARIES: Mapping[Kind, str] = {
     Kind.PUBLISH_REMINDER: "your last turn ended without an entry on the board",
     Kind.WIND_DOWN: "the end of the run is near",
     Kind.LAST_CALL: "the run ends very soon",
+    Kind.BUDGET_80: "most of the budget is spent",
+    Kind.BUDGET_95: "almost all of the budget is spent",
 }
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
@@ -28,10 +29,12 @@ from agensh.bounded_http import BoundedProtocol
 from agensh.clock import Clock, RunClock
 from agensh.db import migrate, open_engine
 from agensh.errors import AgenshError, ServiceError
+from agensh.outage import Outage
 from agensh.ratelimit import Rate
 from agensh.rundir import NodePlace, RunDir, RunInfo, RunSecrets
 from agensh.serving import keep_loaded, open_socket
 from router.backends import Backends
+from router.budget import BudgetWatch
 from router.cursors import write_cursors
 from router.dispatcher import Cooldown, Limits
 from router.feed import BoardFeed
@@ -45,7 +48,7 @@ from router.queue import RetryPolicy
 from router.router import Router, Shared
 from router.status import NodeStatus, status_routes
 from router.tables import MIGRATIONS, VERSION_TABLE, runs
-from router.waiting import surely
+from router.waiting import sleep_or_event, surely
 from router.workspace import clone_url, launch, prepare
 from router.writer import Writer, database_outage
 
@@ -54,6 +57,7 @@ SAVE_EVERY = 1.0  # seconds between two saves of the desks' positions
 STOP_GRACE = 20.0  # seconds a turn may take to end when it is interrupted
 LISTEN_SPREAD = 0.1  # seconds between the first connections of two workers' listeners
 LANES = 4  # writers of a host: a statement waits for its answer, and with 500 workers that adds up
+CHAT_WAIT = 2.0  # seconds, on average, between two tries to ask a chat that is not there yet
 FLUSH_LIMIT = 30.0  # seconds the last writes may take
 KEEP_ALIVE = 75  # seconds an idle connection of a CLI is kept: it makes a call every 20 s or so
 SHORTEST_WAIT = 0.5  # seconds; a rehearsal makes waits shorter, but a CLI takes as long to start as ever
@@ -77,8 +81,12 @@ class NodeHost:
         place: NodePlace | None = None,
         grace: float = STOP_GRACE,
         own_process: bool = False,
+        bind: str = "",
     ) -> None:
-        """`own_process` says that the process is there for this host alone."""
+        """`own_process` says that the process is there for this host alone.
+
+        `bind` is where to listen when that is not the host of the place's URL, as in a container.
+        """
         self._own_process = own_process
         self._run = run
         self._info = info
@@ -90,6 +98,7 @@ class NodeHost:
         self._backends = backends
         self._place = place or info.places[0]
         self._grace = grace
+        self._bind = bind
         self._stopping = asyncio.Event()
         self._lanes: list[Writer] = []
         """Each worker writes through one of them; SQLite has a single one, for it takes one writer at a time."""
@@ -131,7 +140,7 @@ class NodeHost:
             app.router.routes.extend(
                 status_routes(self.routers, self._secrets.node_admin, self._info.run_id, status.read)
             )
-            async with _listening(app, self._place.url):
+            async with _listening(app, self._place.url, self._bind):
                 await self._work(shared)
         if run_clock.left(self._clock.time()) <= 0:
             await self._set_state(writer, "finished")
@@ -144,6 +153,10 @@ class NodeHost:
                 background.create_task(shared.feed.run()),
                 background.create_task(self._save_positions(shared.writer)),
             ]
+            usage = self._backends.usage()
+            if usage is not None:
+                queues = {name: router.queue for name, router in self.routers.items()}
+                helpers.append(background.create_task(BudgetWatch(usage, queues, clock).run()))
             if self._own_process:
                 helpers.append(background.create_task(self._keep_started()))
             async with asyncio.TaskGroup() as group:
@@ -194,7 +207,7 @@ class NodeHost:
                     spec,
                     name,
                     clone_url=clone_url(self._info),
-                    reference=str(spec.task.reference or ""),
+                    reference=self._info.reference,
                     goal=goal,
                 ),
                 adapter=self._adapter_class(launch(self._info, space, secrets), runtime, self._clock),
@@ -221,14 +234,19 @@ class NodeHost:
 
     async def _channel_id(self) -> str:
         """Ask the chat; wait for it while it does not answer, as after a restart of everything."""
+        outage = Outage(log, self._clock, "the chat answers")
         while True:
             try:
-                return await self._backends.channel_id()
+                channel_id = await self._backends.channel_id()
             except ServiceError as error:
                 if not error.retryable or self._stopping.is_set():
                     raise
-                log.warning("waiting for the chat", extra={"error": str(error)})
-                await self._clock.sleep(2.0)
+                outage.failed("waiting for the chat", error)
+                # The hosts of a run start together.
+                await sleep_or_event(self._clock, CHAT_WAIT * random.uniform(0.5, 1.5), self._stopping)
+            else:
+                outage.worked()
+                return channel_id
 
     async def _activate(self, writer: Writer) -> RunClock:
         run_id, now = self._info.run_id, self._clock.time()
@@ -306,6 +324,7 @@ async def run_node(
     backends: Backends,
     place: NodePlace | None = None,
     own_process: bool = False,
+    bind: str = "",
 ) -> None:
     """Run the share of `run`'s workers that belongs to `place` (the first by default) on this machine.
 
@@ -324,6 +343,7 @@ async def run_node(
         backends=backends,
         place=place,
         own_process=own_process,
+        bind=bind,
     )
     await host.run()
 
@@ -350,9 +370,9 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def _listening(app: Starlette, url: str) -> AsyncIterator[None]:
+async def _listening(app: Starlette, url: str, bind: str) -> AsyncIterator[None]:
     parts = urlsplit(url)
-    host, port = parts.hostname or "127.0.0.1", parts.port or 80
+    host, port = bind or parts.hostname or "127.0.0.1", parts.port or 80
     bound = open_socket(host, port, "node host")
     config = uvicorn.Config(
         app,

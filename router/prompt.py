@@ -35,6 +35,8 @@ _CONTROL_TEXTS = {
     Kind.PUBLISH_REMINDER: "publish_reminder.md",
     Kind.WIND_DOWN: "wind_down.md",
     Kind.LAST_CALL: "last_call.md",
+    Kind.BUDGET_80: "budget_80.md",
+    Kind.BUDGET_95: "budget_95.md",
 }
 
 
@@ -100,6 +102,8 @@ class Briefing:
             idle=self.idle,
             left=duration(left),
             fresh=bool(event.body.get("fresh")),
+            spent=str(event.body.get("spent", "")),
+            limit=str(event.body.get("limit", "")),
         )
 
 

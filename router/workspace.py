@@ -65,7 +65,6 @@ def prepare(run: RunDir, info: RunInfo, worker: str, secrets: WorkerSecrets) -> 
 
 def environment(info: RunInfo, space: Workspace, secrets: WorkerSecrets) -> dict[str, str]:
     """Return the whole environment of the worker's CLI; of the host's own only PATH is taken over."""
-    reference = info.spec.task.reference
     return {
         "PATH": os.environ.get("PATH", DEFAULT_PATH),
         "HOME": str(space.home),
@@ -78,7 +77,7 @@ def environment(info: RunInfo, space: Workspace, secrets: WorkerSecrets) -> dict
         "AGENSH_MCP_URL": mcp_url(info, space.worker),
         "AGENSH_MCP_TOKEN": secrets.mcp_token,
         "AGENSH_FORGE_URL": clone_url(info),
-        "AGENSH_REFERENCE": str(reference) if reference is not None else "",
+        "AGENSH_REFERENCE": info.reference,
     }
 
 
@@ -112,5 +111,6 @@ def launch(info: RunInfo, space: Workspace, secrets: WorkerSecrets) -> WorkerLau
         model_url=info.urls.gateway,
         model_key=secrets.gateway_key,
         options=options.options,
+        contained=info.containers is not None,
         env=environment(info, space, secrets),
     )

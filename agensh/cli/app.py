@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from agensh import __version__
-from agensh.cli import board, inspect, mcp
+from agensh.cli import board, compose, gateway, inspect, mcp
 from agensh.cli import run as run_commands
 from agensh.cli.doctor import doctor
 from agensh.cli.rehearse import rehearse
@@ -27,11 +27,17 @@ app.command()(run_commands.demo)
 app.command()(run_commands.run)
 app.command()(run_commands.resume)
 app.command()(run_commands.stop)
+app.command()(compose.up)
+app.command()(compose.down)
+app.command()(compose.clean)
+app.command()(compose.provision)
 app.command()(inspect.status)
 app.command()(inspect.report)
+app.command()(inspect.cost)
 app.command()(doctor)
 app.command()(rehearse)
 app.add_typer(board.app, name="board", help="The board: serve it, read it, write to it.")
+app.add_typer(gateway.app, name="gateway", help="The gateway to the model provider, on its own.")
 app.add_typer(mcp.app, name="mcp", help="Tools over MCP for any CLI.")
 
 

@@ -1,4 +1,4 @@
-"""Commands that look at a run: status, report. What they do is in `showing.py`, loaded when one of them is called."""
+"""Commands that look at a run: status, report, cost. Their bodies are loaded when one of them is called."""
 
 from __future__ import annotations
 
@@ -36,3 +36,15 @@ def report(
     from agensh.rundir import find_run
 
     show_report(find_run(runs, run), as_json=as_json, html=html)
+
+
+def cost(
+    run: RunName = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    runs: Runs = Path("runs"),
+) -> None:
+    """Print the tokens and the money of a run, while it goes on as well."""
+    from agensh.cli.costing import show_cost
+    from agensh.rundir import find_run
+
+    show_cost(find_run(runs, run), as_json=as_json)

@@ -17,7 +17,7 @@ from agensh.cli.progress import Progress
 from agensh.cli.showing import print_report
 from agensh.clock import SystemClock
 from agensh.embedded.model import NAME
-from agensh.errors import AgenshError
+from agensh.errors import AgenshError, UsageError
 from agensh.gateway.credential import read_credential
 from agensh.harnesses import cache, install, package_of
 from agensh.launch.create import create_run
@@ -58,7 +58,13 @@ def start(
     if shutil.which("git") is None:
         raise AgenshError("git is not installed; `agensh doctor` lists what a run needs.")
     spec = load_spec(spec_file, overrides)
-    adapter_class(spec.worker.harness).check(spec.task.kind, spec.worker.options)
+    adapter = adapter_class(spec.worker.harness)
+    adapter.check(spec.task.kind, spec.worker.options)
+    if spec.worker.max_output_tokens and not adapter.limits_output:
+        raise UsageError(
+            f"worker.max_output_tokens: {spec.worker.max_output_tokens} is not possible: the CLI of the "
+            f"{spec.worker.harness} harness has no such limit; leave it 0."
+        )
     if spec.gateway is not None:
         read_credential(spec.gateway)  # now, and not when everything else runs
     execute(create_run(spec, root, SystemClock(), playbook=playbook), checkpoints)

@@ -143,15 +143,24 @@ async def send(
 
 
 async def lines_of(response: httpx.Response, *, silence: float) -> AsyncGenerator[str, None]:
-    """Yield the lines of a stream; TimeoutError when no whole line comes for `silence` seconds.
+    """Yield the lines of a stream; TimeoutError when no end of a line comes within `silence` seconds of waiting.
 
     The client's own time limit starts anew with every byte, so a peer that sends a byte now and then escapes it.
     """
-    lines = aiter(response.aiter_lines())
+    pieces = aiter(response.aiter_text())
+    clock = asyncio.get_running_loop().time
+    rest, left = "", silence
     while True:
+        began = clock()
         try:
-            async with asyncio.timeout(silence):
-                line = await anext(lines)
+            async with asyncio.timeout(left):
+                piece = await anext(pieces)
         except StopAsyncIteration:
-            return
-        yield line
+            break
+        *lines, rest = (rest + piece).split("\n")
+        # Counted while we wait only: what the consumer does with a line is no silence of the peer's.
+        left = silence if lines else left - (clock() - began)
+        for line in lines:
+            yield line.removesuffix("\r")
+    if rest:
+        yield rest

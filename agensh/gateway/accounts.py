@@ -25,14 +25,15 @@ class Accounts:
     def check(self, worker: str) -> None:
         """Refusal (402) when the team's or the worker's budget is spent."""
         own = self._totals.get(worker, Total()).spent_usd
-        for whose, spent, budget in (("team's", self._spent, self.budget), ("worker's", own, self.worker_budget)):
+        for whose, spent, budget in (("team", self._spent, self.budget), ("worker", own, self.worker_budget)):
             if budget and spent >= budget:
                 self._stopped.add(worker)
                 raise Refusal(
                     402,
                     "agensh_budget_spent",
-                    f"agensh_budget_spent: the {whose} budget of {dollars(budget)} is spent ({dollars(spent)}); "
+                    f"agensh_budget_spent: the {whose}'s budget of {dollars(budget)} is spent ({dollars(spent)}); "
                     "no further request is answered. Stop here.",
+                    reason=f"agensh_budget_spent {whose}",
                 )
 
     def add(self, worker: str, tokens: Tokens, cost: float | None) -> None:
@@ -74,4 +75,4 @@ def _share(spent: float, budget: float) -> float:
 
 def dollars(amount: float) -> str:
     """Return an amount for a reader: cents, and more digits where cents would say nothing."""
-    return f"${amount:.2f}" if amount >= 0.1 or amount == round(amount, 2) else f"${amount:.4f}"
+    return f"${amount:.2f}" if amount >= 0.1 or abs(amount - round(amount, 2)) < 5e-7 else f"${amount:.4f}"

@@ -85,6 +85,11 @@ class Gateway:
             exchange.leaving = "the gateway stopped"
             task.cancel()
 
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for a place toward the provider."""
+        return self._desk.gate.waiting if self._desk is not None else 0
+
     def worker_of(self, scope: Scope) -> str | None:
         """Return whose key a request carries."""
         for name, value in scope["headers"]:

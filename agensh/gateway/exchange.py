@@ -17,6 +17,7 @@ from agensh.gateway.gate import Gate
 from agensh.gateway.ledger import Begun, Ledger, Settled
 from agensh.gateway.models import only_allowed
 from agensh.gateway.prices import Prices
+from agensh.gateway.tables import MODEL_CAP
 from agensh.gateway.upstream import Upstream, answer_headers, asked_pause
 from agensh.gateway.usage import MOST_EVENT, Meter, Tokens, read_body
 from agensh.gateway.wires import Refusal, RequestHead, Wire, ask_for_usage, read_head
@@ -85,9 +86,12 @@ class Exchange:
                 self._allow()  # again: the budget may have been spent while it waited
                 await self._send_on()
         except Refusal as refusal:
-            await self._settle("refused" if self._status == 0 else "failed", refusal.code, status=refusal.status)
+            await self._settle("failed" if self._sent else "refused", refusal.reason, status=refusal.status)
             await self._refuse(refusal)
         except DatabaseUnavailable as error:
+            if self._sent and not self._settled:
+                self._settled = True
+                self._desk.ledger.note(self._begun, self._ended("unmetered", "the database was away", self._status))
             if self._status:
                 raise Cut from error
             await self._refuse(Refusal(503, "agensh_no_ledger", f"{error} Try again in a moment.", retry_after=5))
@@ -97,33 +101,35 @@ class Exchange:
             raise
 
     def _look(self) -> None:
-        if not self._ask.body:
+        if self._ask.method != "POST":
             return
         self._head = read_head(self._ask.body)
-        self._begun = replace(self._begun, model=self._head.model)
+        self._begun = replace(self._begun, model=self._head.model[:MODEL_CAP])
         self._allow()
 
     def _allow(self) -> None:
         """Refusal when the worker may not ask this."""
         section, head = self._desk.section, self._head
-        if self._ask.method != "POST":
+        if self._ask.wire is Wire.OTHER:
             return
-        if section.models and head.model not in section.models:
-            raise Refusal(
-                403,
-                "agensh_model_not_allowed",
-                f"model: {head.model!r} is not allowed in this run; it is one of {', '.join(section.models)}.",
-            )
-        if section.efforts and head.effort and head.effort not in section.efforts:
-            raise Refusal(
-                403,
-                "agensh_effort_not_allowed",
-                f"effort: {head.effort!r} is not allowed in this run; it is one of {', '.join(section.efforts)}.",
-            )
+        for what, asked, allowed in (
+            ("model", head.model, section.models),
+            # A request that names no effort leaves it to the provider.
+            ("effort", head.effort, section.efforts if head.effort else ()),
+        ):
+            if allowed and asked not in allowed:
+                raise Refusal(
+                    403,
+                    f"agensh_{what}_not_allowed",
+                    f"{what}: {asked[:MODEL_CAP]!r} is not allowed in this run; it is one of {', '.join(allowed)}.",
+                )
         if head.background:
             raise Refusal(400, "agensh_no_background", "background: true is not allowed: such an answer has no meter.")
         if self._ask.metered:
             self._desk.accounts.check(self._ask.worker)
+            if self._desk.ledger.away:
+                # The provider would be paid for an answer that cannot be recorded.
+                raise DatabaseUnavailable("The gateway's database does not take writes.")
 
     async def _send_on(self) -> None:
         ask, body, added = self._ask, self._ask.body, False
@@ -231,6 +237,10 @@ class Exchange:
         if self._settled:
             return
         self._settled = True
+        await self._desk.ledger.settle(self._begun, self._ended(state, reason, status or self._status))
+
+    def _ended(self, state: str, reason: str, status: int) -> Settled:
+        """Count and log how the request ended."""
         desk, meter, begun = self._desk, self._meter, self._begun
         tokens = meter.tokens or Tokens()
         cost = desk.prices.cost(tokens, begun.model, meter.model) if meter.tokens is not None else None
@@ -245,10 +255,10 @@ class Exchange:
                 "model": begun.model,
                 "state": state,
                 "reason": reason,
-                "status": status or self._status,
+                "status": status,
                 "seconds": round(now - begun.started_at, 3),
                 "input": tokens.input,
                 "output": tokens.output,
             },
         )
-        await desk.ledger.settle(begun, Settled(state, now, status or self._status, reason, tokens, cost))
+        return Settled(state, now, status, reason, tokens, cost)

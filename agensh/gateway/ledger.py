@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import bindparam, case, func, insert, select, update
-from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 from agensh.clock import Clock
 from agensh.db import DatabaseUnavailable, begin_write, migrate, open_engine, retrying
@@ -68,6 +68,11 @@ class _Row:
     settled: Settled | None
     done: asyncio.Future[None]
 
+    def settle(self) -> None:
+        """Tell who waits for it."""
+        if not self.done.done():
+            self.done.set_result(None)
+
 
 class Ledger:
     """Keys and requests in one database; `run` is its task, `close` writes what is left and ends it."""
@@ -79,10 +84,15 @@ class Ledger:
         self._rows: list[_Row] = []
         self._work = asyncio.Event()
         self._closing = False
+        self._away = False
+
+    async def prepare(self) -> None:
+        """Bring the tables up to date."""
+        await asyncio.to_thread(migrate, self._url, MIGRATIONS, version_table=VERSION_TABLE)
 
     async def open(self) -> None:
-        """Bring the tables up to date; what a killed gateway left open becomes `unmetered`."""
-        await asyncio.to_thread(migrate, self._url, MIGRATIONS, version_table=VERSION_TABLE)
+        """Bring the tables up to date; what a killed gateway left open becomes `unmetered`. One gateway a database."""
+        await self.prepare()
         change = (
             update(requests)
             .where(requests.c.state == "open")
@@ -104,6 +114,11 @@ class Ledger:
         """Commit how a request ended; one that was never begun is written whole."""
         await self._write(_Row(begun, settled, asyncio.get_running_loop().create_future()))
 
+    def note(self, begun: Begun, settled: Settled) -> None:
+        """Let it be written how a request ended, soon, and wait for nothing."""
+        self._rows.append(_Row(begun, settled, asyncio.get_running_loop().create_future()))
+        self._work.set()
+
     async def _write(self, row: _Row) -> None:
         if self._closing:
             raise DatabaseUnavailable("The gateway is stopping.")
@@ -116,9 +131,9 @@ class Ledger:
             raise DatabaseUnavailable("The gateway's database does not take writes.") from None
 
     @property
-    def unwritten(self) -> int:
-        """How many rows wait for the database."""
-        return len(self._rows)
+    def away(self) -> bool:
+        """The database did not take the last transaction."""
+        return self._away
 
     async def run(self) -> None:
         """Write until `close`."""
@@ -132,16 +147,36 @@ class Ledger:
             batch, self._rows = self._rows[:BATCH], self._rows[BATCH:]
             try:
                 await retrying(lambda batch=batch: self._commit(batch), sleep=self._clock.sleep)  # type: ignore[misc]
+            except (DataError, IntegrityError) as error:
+                # One row is at fault; it must not hold up the others.
+                await self._write_each(batch, error)
+                continue
             except (DBAPIError, DatabaseUnavailable, OSError) as error:
+                self._away = True
                 self._rows = batch + self._rows
                 log.error("usage waits for the database", extra={"rows": len(self._rows), "error": str(error)[:500]})
                 if self._closing:
                     return
                 await self._clock.sleep(RETRY_WAIT)
                 continue
+            self._away = False
             for row in batch:
-                if not row.done.done():
-                    row.done.set_result(None)
+                row.settle()
+
+    async def _write_each(self, batch: list[_Row], error: Exception) -> None:
+        if len(batch) == 1:
+            log.error("a request cannot be recorded", extra={"request": batch[0].begun.id, "error": str(error)[:500]})
+            batch[0].settle()
+            return
+        for row in batch:
+            try:
+                await retrying(lambda row=row: self._commit([row]), sleep=self._clock.sleep)  # type: ignore[misc]
+            except (DataError, IntegrityError) as wrong:
+                await self._write_each([row], wrong)
+            except (DBAPIError, DatabaseUnavailable, OSError):
+                self._rows.append(row)
+            else:
+                row.settle()
 
     def close(self) -> None:
         """Let `run` end once everything is written."""

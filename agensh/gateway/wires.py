@@ -27,8 +27,12 @@ class Wire(StrEnum):
 class Refusal(AgenshError):
     """The gateway answers by itself; the provider is not asked."""
 
-    def __init__(self, status: int, code: str, message: str, *, retry_after: float | None = None) -> None:
+    def __init__(
+        self, status: int, code: str, message: str, *, retry_after: float | None = None, reason: str = ""
+    ) -> None:
+        """`reason` is what the record keeps, where that is more than the code."""
         super().__init__(message)
+        self.reason = reason or code
         self.status = status
         self.code = code
         self.retry_after = retry_after

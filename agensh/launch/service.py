@@ -1,13 +1,15 @@
 """Entry of the processes a local run consists of: `python -m agensh.launch.service NAME RUN_DIR PARENT_PID`.
 
-NAME is `board`, `forge`, `chat`, `gateway`, `model`, or the name of one of the run's node hosts. Each reads the run
-folder for all it needs, so no secret stands in an argument or an environment (but for the provider's credential in the
-gateway's, where the spec names a variable), logs JSON lines to standard error, and ends when the launcher ends.
+NAME is `board`, `forge`, `chat`, `gateway`, `model`, or the name of one of the run's node hosts; in a container, where
+PARENT_PID is 0, also `provision` and `collect`, which do their work and end. Each reads the run folder for all it
+needs, so no secret stands in an argument or an environment (but for the provider's credential in the gateway's, where
+the spec names a variable), logs JSON lines to standard error, and ends when the launcher ends.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -16,16 +18,21 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+from adapters.base import Runtime
 from agensh.clock import SystemClock
 from agensh.errors import AgenshError
 from agensh.launch.parent import end_with_parent
 from agensh.logs import set_up_logging
-from agensh.rundir import RunDir
+from agensh.rundir import RunDir, RunInfo
+
+BIND = "AGENSH_BIND"
+"""Variable that says where to listen, in a container, whose name others use as the host of its URL."""
 
 
 def _address(url: str) -> tuple[str, int]:
+    """Return where to listen for `url`."""
     parts = urlsplit(url)
-    return parts.hostname or "127.0.0.1", parts.port or 80
+    return os.environ.get(BIND) or parts.hostname or "127.0.0.1", parts.port or 80
 
 
 def _board(run: RunDir) -> None:
@@ -89,7 +96,6 @@ def _node(run: RunDir, name: str) -> None:
     import uvloop
 
     from adapters.registry import adapter_class
-    from adapters.runtime import LocalRuntime
     from router.backends import ServiceBackends
     from router.node import run_node
 
@@ -102,16 +108,44 @@ def _node(run: RunDir, name: str) -> None:
         await run_node(
             run,
             adapter_factory=adapter_class,
-            runtime=LocalRuntime(),
+            runtime=_runtime(run, info),
             clock=clock,
             backends=backends,
             place=place,
             own_process=True,
+            bind=os.environ.get(BIND, ""),
         )
+        if info.containers is not None:
+            from agensh.launch.compose.ending import finish
+
+            await finish(run, info)
 
     # A node host is one loop with a thousand connections, most of whose work is reading and writing them.
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(host())
+
+
+def _runtime(run: RunDir, info: RunInfo) -> Runtime:
+    if info.containers is None:
+        from adapters.runtime import LocalRuntime
+
+        return LocalRuntime()
+    from adapters.container_runtime import ContainerRuntime
+    from agensh.launch.compose.plan import container_plan
+
+    return ContainerRuntime(container_plan(run, info))
+
+
+def _provision(run: RunDir) -> None:
+    from agensh.launch.compose.ending import provision_run
+
+    asyncio.run(provision_run(run))
+
+
+def _collect(run: RunDir) -> None:
+    from agensh.launch.compose.ending import collect
+
+    asyncio.run(collect(run, run.info()))
 
 
 _SERVICES: dict[str, Callable[[RunDir], None]] = {
@@ -120,6 +154,8 @@ _SERVICES: dict[str, Callable[[RunDir], None]] = {
     "chat": _chat,
     "gateway": _gateway,
     "model": _model,
+    "provision": _provision,
+    "collect": _collect,
 }
 
 
@@ -127,7 +163,8 @@ def main(arguments: list[str]) -> int:
     """Run one service until SIGTERM or its own end; return the exit code."""
     name, folder, parent = arguments
     # The node host must outlive a signal long enough to put its workers away, hence SIGTERM and not SIGKILL.
-    end_with_parent(int(parent), signal.SIGTERM)
+    if int(parent):
+        end_with_parent(int(parent), signal.SIGTERM)
     set_up_logging()
     try:
         run = RunDir(Path(folder))

@@ -7,6 +7,7 @@ nothing is missing. Secrets are saved after every group of workers; a token whos
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import httpx
 
@@ -15,7 +16,7 @@ from agensh.provision.board import provision_board
 from agensh.provision.chat import provision_chat
 from agensh.provision.forge import provision_forge
 from agensh.provision.gateway import provision_gateway
-from agensh.provision.job import Job
+from agensh.provision.job import Job, repeated
 from agensh.rundir import RunDir, RunInfo, RunSecrets
 
 
@@ -36,9 +37,8 @@ async def provision(
     try:
         job = Job(run, info, secrets, progress, concurrency, client)
         await job.prepare()
-        await provision_forge(job)
-        await provision_chat(job)
-        await provision_board(job)
+        for part in (provision_forge, provision_chat, provision_board):
+            await repeated(partial(part, job))
         if info.spec.gateway is not None:
             await provision_gateway(job)
         return job.secrets

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 
 import httpx
 
-from agensh.errors import AgenshError
+from agensh.clients.http import backoff, unsure
+from agensh.errors import AgenshError, ServiceError
 from agensh.identity import new_token
 from agensh.rundir import RunDir, RunInfo, RunSecrets, WorkerSecrets
 
 GROUP = 32  # workers between two saves of the secrets
+ATTEMPTS = 4  # of a step whose answer gets lost
 
 
 @dataclass(slots=True)
@@ -56,14 +58,37 @@ class Job:
         await self.save()
 
     async def each(self, what: str, names: Sequence[str], do: Callable[[str], Awaitable[None]]) -> None:
-        """Call `do` for every name, some at a time; save after each group; one line of progress a group."""
+        """Call `do` for every name, some at a time; save after each group; one line of progress a group.
+
+        `do` looks before it makes anything, so it is repeated when an answer was lost.
+        """
+
+        async def surely(name: str) -> None:
+            await repeated(lambda: do(name))
+
         for start in range(0, len(names), GROUP):
             group = names[start : start + GROUP]
             try:
-                await together(group, do, self.concurrency)
+                await together(group, surely, self.concurrency)
             finally:
                 await self.save()
             self.progress(f"{what}: {start + len(group)} of {len(names)}")
+
+
+async def repeated(step: Callable[[], Awaitable[None]]) -> None:
+    """Run a step, and again when something may have been made whose answer was lost; the step looks for it.
+
+    What a client has repeated by itself already is not repeated here.
+    """
+    for attempt in range(ATTEMPTS):
+        try:
+            await step()
+        except ServiceError as error:
+            if not unsure(error) or error.retryable or attempt + 1 == ATTEMPTS:
+                raise
+        else:
+            return
+        await asyncio.sleep(backoff(attempt))
 
 
 async def together(names: Sequence[str], do: Callable[[str], Awaitable[None]], concurrency: int) -> None:

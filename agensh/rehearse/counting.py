@@ -11,7 +11,8 @@ again reach the end of the order (how many are lost is exact, which ones is not)
   a showing.
 - *announced*: shown, or counted among the rest, whichever came first.
 - *lost*, for entries: pairs of entry and worker that were never announced by the end, also after the worker's closing
-  call; besides, each entry the board admitted and does not hold. For direct messages: never shown.
+  call; besides, each entry the board admitted and does not hold. For direct messages: never shown. For posts of the
+  task channel, which only prompts tell: left out by a prompt that told of a later one.
 - *repeated*: showings of the same entry or message to the same worker after its first.
 - *excess*: how much later than the end of the worker's next call something was announced. The next call is the first
   that began after the writer had the answer to its post. What was announced earlier has no excess.
@@ -85,6 +86,8 @@ class Tally:
     """Pairs of entry and worker in which the text was shown."""
     counted: int = 0
     """Pairs in which the entry was only ever counted among the rest."""
+    posts: int = 0
+    """Pairs of post and worker in which a prompt told of the post."""
     entry_delays: array[float] = field(default_factory=_doubles)
     """Seconds from the board's time of an entry to its text."""
     announce_delays: array[float] = field(default_factory=_doubles)
@@ -197,6 +200,31 @@ def count_worker(
         tally.announce_delays.append(first - entry.created_at)
         tally.entry_excess.append(_excess(ordered, began, entry.answered_at, first))
     _count_messages(tally, worker, ordered, began, sights, messages)
+
+
+def count_posts(tally: Tally, worker: int, prompts: Sequence[Prompt], authors: Mapping[int, int]) -> None:
+    """Count what a worker's prompts told of the task channel; `authors` has the author's index of each post by its seq.
+
+    Prompts tell them in order, so each post of the others up to the newest that was told must have been told, once.
+    What came later waits for the next turn.
+    """
+    told: set[int] = set()
+    for prompt in sorted(prompts, key=lambda item: item.at):
+        for group in prompt.seen.posts:
+            seqs = {seq for seq in range(group.first, group.last + 1) if authors.get(seq, worker) != worker}
+            if len(seqs) != group.count:
+                tally.lost += abs(len(seqs) - group.count)
+                tally.note(f"worker {worker + 1} was told of {group.count} posts in a line that stands for {len(seqs)}")
+            if again := told & seqs:
+                tally.repeated += len(again)
+                tally.note(f"worker {worker + 1} was told of post {min(again)} again")
+            told |= seqs
+    tally.posts += len(told)
+    newest = max(told, default=0)
+    missing = [seq for seq, author in authors.items() if seq <= newest and author != worker and seq not in told]
+    if missing:
+        tally.lost += len(missing)
+        tally.note(f"worker {worker + 1} was never told of post {missing[0]}")
 
 
 def _in_order(reader: _Reader, calls: Sequence[Call], prompts: Sequence[Prompt]) -> list[_Sight]:

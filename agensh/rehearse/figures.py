@@ -20,6 +20,10 @@ class Figures:
     calls_failed: int
     entries: int
     direct_messages: int
+    posts: int
+    """Of the task channel."""
+    posts_told: int
+    """Pairs of post and worker in which a prompt told of it; the newest posts wait for the next turn."""
     merged: int
     lost: int
     under_way: int

@@ -7,12 +7,16 @@ Every entry and direct message of a rehearsal carries a marker of its own (`me12
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 NOTICES = "[agensh notices]"
 CONTEXT = "==== SHARED CONTEXT ===="
 _MARKER = re.compile(r"\bm([ed])\d+x\d+\b")
+_POSTS = re.compile(
+    r"^\[event\] event_id=(p\S+) source=mattermost kind=(?:channel_post|mention) observed_at=\S+(?: count=(\d+))?",
+    re.MULTILINE,
+)
 _MORE = re.compile(r"^\(?(\d+) more: call", re.MULTILINE)
 
 
@@ -27,6 +31,15 @@ def message_marker(worker: int, number: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Posts:
+    """Posts of the task channel in one line of a prompt: from `first` to `last`, `count` of them."""
+
+    first: int
+    last: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class Seen:
     """What one tool result or prompt showed without having been asked for it."""
 
@@ -34,6 +47,8 @@ class Seen:
     messages: tuple[str, ...] = ()
     more: int = 0
     """How many it counted and did not show."""
+    posts: tuple[Posts, ...] = ()
+    """What a prompt told of the task channel."""
 
 
 def read_result(blocks: Sequence[str]) -> Seen:
@@ -63,7 +78,17 @@ def read_prompt(prompt: str) -> Seen:
     """Return what the prompt of a turn shows: messages in its event lines, entries in its shared context."""
     events, _, context = prompt.rpartition(CONTEXT)
     direct = "\n".join(line for line in events.split("\n") if "kind=direct_message" in line)
-    return Seen(tuple(_markers(context)[0]), tuple(_markers(direct)[1]), _more(context))
+    return Seen(tuple(_markers(context)[0]), tuple(_markers(direct)[1]), _more(context), tuple(_posts(events)))
+
+
+def _posts(events: str) -> Iterator[Posts]:
+    for named, count in _POSTS.findall(events):
+        first, dots, last = named.partition("..")
+        if dots:
+            yield Posts(int(first[1:]), int(last[1:]), int(count))
+            continue
+        for ref in named.split(","):
+            yield Posts(int(ref[1:]), int(ref[1:]), 1)
 
 
 def _markers(text: str) -> tuple[list[str], list[str]]:

@@ -7,7 +7,7 @@ import json
 import os
 import re
 from array import array
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from adapters.rehearsal import PROMPTS
 from agensh.clients.board import BoardClient
 from agensh.db import open_engine
 from agensh.identity import parse_worker_name
-from agensh.rehearse.counting import Posted, Prompt, Quantiles, Tally, board_in_order, count_worker
+from agensh.rehearse.counting import Posted, Prompt, Quantiles, Tally, board_in_order, count_posts, count_worker
 from agensh.rehearse.figures import Figures
 from agensh.rehearse.log import Load, SentMessage, read_logs
 from agensh.rehearse.plan import DUE, Plan, log_file
@@ -56,7 +56,8 @@ async def evaluate(
     listing = [line async for line in _listing(run, info)]
     board = board_in_order(listing, load.entries, tally)
     queued = await _queued(run)
-    await asyncio.to_thread(_count, run, info, load, board, tally)
+    authors = await _authors(run)
+    await asyncio.to_thread(_count, run, info, load, board, authors, tally)
     backlog = _backlog(plan, ends, load, board, queued)
     calls = [call for made in load.calls.values() for call in made]
     in_load = [call for call in calls if call.due <= plan.end]
@@ -69,6 +70,8 @@ async def evaluate(
         calls_failed=len(load.failures),
         entries=len(board),
         direct_messages=len(load.messages),
+        posts=len(authors),
+        posts_told=tally.posts,
         merged=load.merged,
         lost=tally.lost,
         under_way=0,
@@ -121,13 +124,27 @@ async def _queued(run: RunDir) -> list[tuple[float, float]]:
         await engine.dispose()
 
 
-def _count(run: RunDir, info: RunInfo, load: Load, board: list[Posted], tally: Tally) -> None:
+async def _authors(run: RunDir) -> dict[int, int]:
+    """Return the index of the author of each post of the task channel, by its seq."""
+    engine = open_engine(run.runtime_url, pool_size=1)
+    try:
+        async with engine.connect() as connection:
+            rows = await connection.execute(select(posts.c.seq, posts.c.author).order_by(posts.c.seq))
+            return {seq: parse_worker_name(author)[1] - 1 for seq, author in rows}
+    finally:
+        await engine.dispose()
+
+
+def _count(
+    run: RunDir, info: RunInfo, load: Load, board: list[Posted], authors: Mapping[int, int], tally: Tally
+) -> None:
     to: dict[int, list[SentMessage]] = {}
     for message in load.messages:
         to.setdefault(message.to, []).append(message)
     for index, name in enumerate(info.spec.worker_names):
         prompts = list(_prompts(run.worker(name) / "work" / PROMPTS))
         count_worker(tally, index, load.calls.get(index, []), prompts, board, to.get(index, []))
+        count_posts(tally, index, prompts, authors)
 
 
 def _prompts(path: Path) -> Iterator[Prompt]:

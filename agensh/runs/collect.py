@@ -7,6 +7,7 @@ node hosts (turns, tool calls, events, notices) is in the runtime database alrea
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
@@ -17,11 +18,13 @@ from agensh.clients.board import BoardClient
 from agensh.clients.gitea import GiteaClient
 from agensh.clients.mattermost import MattermostClient
 from agensh.errors import AgenshError
+from agensh.gateway.ledger import read_requests
 from agensh.identity import write_private_json
 from agensh.rundir import RunDir, RunInfo, RunSecrets
 
 GIT_TIMEOUT = 120.0  # seconds
 HISTORY_TIMEOUT = 120.0  # seconds
+USAGE = "usage.jsonl"
 MOST_POSTS = 1_000_000  # of one channel
 
 
@@ -88,7 +91,7 @@ class Collector:
 
     async def collect(self) -> None:
         """Copy everything; the first failure is raised after all parts were tried."""
-        results = await asyncio.gather(self.entries(), self.posts(), self.forge(), return_exceptions=True)
+        results = await asyncio.gather(self.entries(), self.posts(), self.forge(), self.usage(), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
@@ -133,6 +136,21 @@ class Collector:
         said = sorted((post for post in posts.values() if post["sender"] in self._secrets.workers), key=_when)
         write_private_json(self.folder / "posts.json", said)
         return len(said)
+
+    async def usage(self) -> int:
+        """Copy the gateway's requests into `record/usage.jsonl`, one a line; return how many there are."""
+        if self._info.spec.gateway is None:
+            return 0
+        count = 0
+        target = self.folder / USAGE
+        partial = target.with_suffix(".partial")
+        with partial.open("w", encoding="utf-8") as file:
+            async for row in read_requests(self._run.gateway_url):
+                file.write(json.dumps(row) + "\n")
+                count += 1
+        partial.chmod(0o600)
+        partial.replace(target)
+        return count
 
     async def forge(self) -> int:
         """Copy pull requests and the repository; return how many pull requests are merged."""

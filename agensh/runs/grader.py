@@ -214,6 +214,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m agensh.runs.grader", description="Grade a rebuilt program.")
     parser.add_argument("--source", type=Path, required=True, help="the source tree; a copy of it is built")
     parser.add_argument("--cases", type=Path, required=True, help="answered cases, one JSON object a line")
+    parser.add_argument("--take-cases", action="store_true", help="remove that file before anything is built")
+    parser.add_argument("--build-timeout", type=float, default=300.0, help="seconds for compile.sh (300)")
     parser.add_argument("--jobs", type=int, default=2, help="cases run at the same time (2)")
     parser.add_argument("--json", action="store_true", help="print the whole grade as JSON")
     options = parser.parse_args(arguments)
@@ -223,10 +225,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         cases = read_cases(AnsweredCase, options.cases)
     except AgenshError as error:
         parser.error(str(error))
+    if options.take_cases:
+        options.cases.unlink()
     with tempfile.TemporaryDirectory(prefix="agensh-grade-", ignore_cleanup_errors=True) as temporary:
         source = Path(temporary) / "source"
         shutil.copytree(options.source, source, symlinks=True, ignore=shutil.ignore_patterns(".git"))
-        result = grade(source, cases, jobs=options.jobs)
+        result = grade(source, cases, jobs=options.jobs, build_timeout=options.build_timeout)
     sys.stdout.write(json.dumps(result.to_json(), indent=2) + "\n" if options.json else _summary(result))
     return 0 if result.build_ok and result.passed == result.total else 1
 

@@ -9,6 +9,8 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from agensh.entries import EntryType
+from agensh.gateway.accounts import dollars
+from agensh.runs.cost import Cost, rows_of
 from agensh.runs.record import Record
 from agensh.runs.report import Report, build_report, merge_times, wall_seconds
 from agensh.text import one_line
@@ -162,7 +164,41 @@ def figures(report: Report) -> list[tuple[str, str]]:
             "tokens",
             ", ".join(f"{count} {kind}" for kind, count in report.tokens.items()) + f"; ${report.cost_usd:.2f}",
         ),
+        *(money(report.cost) if report.cost is not None else []),
     ]
+
+
+def money(cost: Cost) -> list[tuple[str, str]]:
+    """Return what the gateway says of a run, as (label, text)."""
+    total = cost.total
+    notes = [
+        f"{count} {what}"
+        for count, what in (
+            (total.failed, "failed"),
+            (total.unmetered, "unmetered"),
+            (total.unpriced, "of a model without a price"),
+            (cost.refused, "refused"),
+        )
+        if count
+    ]
+    per_merge, share = cost.per_merge_usd, total.cache_share
+    found = [
+        ("requests to the provider", ", ".join([str(total.requests), *notes])),
+        ("cost per merged pull request", "–" if per_merge is None else dollars(per_merge)),
+        ("cache hits", "–" if share is None else f"{share:.1%} of the input"),
+    ]
+    for whose, budget in (("team", cost.budget_usd), ("worker", cost.worker_budget_usd)):
+        stopped = [stop for stop in cost.stops if stop.budget == whose]
+        if not budget:
+            continue
+        text = f"{dollars(budget)}"
+        if whose == "team":
+            text += f", {dollars(total.cost_usd)} spent"
+        if stopped:
+            first = clock_label(stopped[0].at_s)
+            text += f"; workers stopped: {len(stopped)}, the first at {first}"
+        found.append((f"budget of {'the team' if whose == 'team' else 'each worker'}", text))
+    return found
 
 
 def render_html(record: Record) -> str:
@@ -194,4 +230,7 @@ def render_html(record: Record) -> str:
         parked={worker: one_line(reason) for worker, reason in report.parked.items()},
         colours={str(type_): colour for type_, colour in TYPE_COLOURS.items()},
         clock_label=clock_label,
+        costs=rows_of(report.cost) if report.cost is not None else [],
+        dollars=dollars,
+        one_line=one_line,
     )

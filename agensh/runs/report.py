@@ -14,6 +14,7 @@ from typing import Any
 
 from agensh.clock import RunClock
 from agensh.entries import EntryType
+from agensh.runs.cost import Cost
 from agensh.runs.record import Record, Row
 
 
@@ -56,11 +57,12 @@ class Report:
     commits_stranded: int
     tokens: dict[str, int]
     cost_usd: float
+    cost: Cost | None
     parked: dict[str, str]
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON data."""
-        return asdict(self)
+        return asdict(self) | {"cost": None if self.cost is None else self.cost.to_json()}
 
 
 def build_report(record: Record) -> Report:
@@ -100,13 +102,24 @@ def build_report(record: Record) -> Report:
         claims=entries[EntryType.CLAIM],
         duplicate_claims=sum(had_overlap(call) for call in record.tool_calls),
         commits_stranded=len(record.stranded),
-        tokens={
-            kind: sum(int(turn[f"{kind}_tokens"] or 0) for turn in record.turns)
-            for kind in ("input", "cached", "output", "reasoning")
-        },
-        cost_usd=round(sum(float(turn["cost_usd"] or 0.0) for turn in record.turns), 4),
+        tokens=tokens_of(record),
+        cost_usd=round(
+            sum(float(turn["cost_usd"] or 0.0) for turn in record.turns)
+            if record.cost is None
+            else record.cost.total.cost_usd,
+            4,
+        ),
+        cost=record.cost,
         parked={row["worker"]: row["parked_reason"] for row in record.sessions if row["parked_reason"]},
     )
+
+
+def tokens_of(record: Record) -> dict[str, int]:
+    """Return the run's tokens: as the gateway metered them, or as the CLIs reported them in a run without one."""
+    kinds = ("input", "cached", "output", "reasoning")
+    if record.cost is not None:
+        return {kind: int(getattr(record.cost.total, kind)) for kind in kinds}
+    return {kind: sum(int(turn[f"{kind}_tokens"] or 0) for turn in record.turns) for kind in kinds}
 
 
 _MERGING = re.compile(r"\bgit (merge|rebase|pull|cherry-pick)\b")

@@ -13,10 +13,16 @@ import agensh
 from router.tools.registry import Reply, Toolbox
 
 OnCall = Callable[[ServerRequestContext[Any, Any], types.CallToolRequestParams], Awaitable[types.CallToolResult]]
+OnList = Callable[[ServerRequestContext[Any, Any]], None]
 
 
-def new_server(toolbox: Toolbox[Any], *, instructions: str, on_call: OnCall) -> Server[Any]:
-    """Return a low-level MCP server that lists the tools of `toolbox` and answers calls with `on_call`."""
+def new_server(
+    toolbox: Toolbox[Any], *, instructions: str, on_call: OnCall, on_list: OnList | None = None
+) -> Server[Any]:
+    """Return a low-level MCP server that lists the tools of `toolbox` and answers calls with `on_call`.
+
+    `on_list` is told of each listing.
+    """
     listed = [
         types.Tool(
             name=tool.name,
@@ -30,6 +36,8 @@ def new_server(toolbox: Toolbox[Any], *, instructions: str, on_call: OnCall) -> 
     async def list_tools(
         context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
+        if on_list is not None:
+            on_list(context)
         return types.ListToolsResult(tools=listed)
 
     return Server(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -77,7 +78,8 @@ class Endpoint:
         self._rate = rate
         self._limiter = RateLimiter(rate, clock)
         self._readers = Readers()
-        server = new_server(toolbox, instructions=INSTRUCTIONS, on_call=self._call)
+        self._seen: Counter[str] = Counter()
+        server = new_server(toolbox, instructions=INSTRUCTIONS, on_call=self._call, on_list=self._listed)
         # No session ids: a call needs nothing of an earlier one. The second manager is for clients that take SSE only.
         self._json = StreamableHTTPSessionManager(
             server, json_response=True, stateless=True, max_request_body_size=BODY_LIMIT
@@ -152,12 +154,24 @@ class Endpoint:
             return worker
         return await hook_answer(request, worker.desk, room=self._room)
 
+    async def seen(self, request: Request) -> Response:
+        """Answer `GET /mcp/{worker}/seen`: how often the tools were listed or called, 0 when no CLI has found them."""
+        worker = self.authorise(request)
+        if isinstance(worker, Response):
+            return worker
+        return JSONResponse({"worker": worker.name, "count": self._seen[worker.name]})
+
+    def _listed(self, context: ServerRequestContext[Any, Request]) -> None:
+        assert context.request is not None, "the transport attaches the HTTP request"
+        self._seen[context.request.scope[WORKER_KEY].name] += 1
+
     async def _call(
         self, context: ServerRequestContext[Any, Request], params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         assert context.request is not None, "the transport attaches the HTTP request"
         worker: WorkerPort = context.request.scope[WORKER_KEY]
         worker.desk.acknowledge()
+        self._seen[worker.name] += 1
         started = self._clock.time()
         reply = await self._toolbox.call(worker, params.name, params.arguments)
         # Before the notice: messages that this very call has read are not announced with its result.
@@ -247,6 +261,7 @@ def create_mcp_app(
     return Starlette(
         routes=[
             Route("/mcp/{worker}", _McpRoute(endpoint)),
+            Route("/mcp/{worker}/seen", endpoint.seen, methods=["GET"]),
             Route("/pending/{worker}", endpoint.pending, methods=["GET"]),
             Route("/hooks/{worker}/{style}", endpoint.hook, methods=["POST"]),
         ],

@@ -22,6 +22,7 @@ CLOCK = SystemClock()
 NODE_ADMIN = "node-admin-token"
 ACCESS = {
     ("*", "/mcp/{worker}"): "worker",
+    ("GET", "/mcp/{worker}/seen"): "worker",
     ("GET", "/pending/{worker}"): "worker",
     ("POST", "/hooks/{worker}/{style}"): "worker",
     ("GET", "/status"): "admin",

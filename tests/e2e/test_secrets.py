@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -17,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from agensh.launch.examples import example
 from agensh.rundir import RunDir, find_run
 
 pytestmark = pytest.mark.timeout(420)
@@ -24,6 +26,7 @@ AGENSH = [sys.executable, "-m", "agensh"]
 NO_SECRET = {"name", "chat_user_id"}
 RUNNING = 240.0  # seconds until the workers have worked
 OWNERLESS = ""
+CREDENTIAL = "sk-the-providers-own-credential-0123456789"
 
 
 def leaves(value: Any, owner: str = OWNERLESS, key: str = "") -> Iterator[tuple[str, str]]:
@@ -64,11 +67,16 @@ class Seen:
 
 @pytest.fixture(scope="module")
 def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunDir, Seen]:
-    """A run of two workers that was watched while they worked, then stopped."""
+    """A run of two workers, with a gateway, that was watched while they worked, then stopped."""
     runs = tmp_path_factory.mktemp("runs")
     seen = Seen()
+    spec = tmp_path_factory.mktemp("example") / "textutils"
+    shutil.copytree(example("textutils"), spec)
+    with (spec / "team.toml").open("a") as file:
+        file.write('[gateway]\nbase_url = "http://127.0.0.1:9/v1"\napi_key_env = "THE_PROVIDERS_KEY"\n')
     with subprocess.Popen(
-        [*AGENSH, "demo", "--workers", "2", "--speed", "120", "--runs", str(runs)],
+        [*AGENSH, "run", str(spec / "team.toml"), "--local", "--workers", "2", "--runs", str(runs)],
+        env={**os.environ, "THE_PROVIDERS_KEY": CREDENTIAL},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -118,6 +126,19 @@ def test_a_process_has_no_secret_but_its_own_workers(ended: tuple[RunDir, Seen])
     for environment in seen.environments["demo-worker1"]:
         for hidden in (worker.forge_password, worker.chat_token, worker.board_token):
             assert hidden.encode() not in environment
+
+
+def test_nobody_but_the_gateway_has_the_credential(ended: tuple[RunDir, Seen]) -> None:
+    run, seen = ended
+    holders = [name for name, found in seen.environments.items() for one in found if CREDENTIAL.encode() in one]
+    assert holders == [OWNERLESS], "the gateway's process, and no other service or worker"
+    assert not any(CREDENTIAL.encode() in command for command in seen.commands)
+    for path in run.path.rglob("*"):
+        if path.is_file() and not path.is_symlink():
+            assert CREDENTIAL.encode() not in path.read_bytes(), path
+    keys = {secrets.gateway_key for secrets in run.secrets().workers.values()}
+    assert len(keys) == 2
+    assert (run.path / "record" / "usage.jsonl").read_text() == "", "these workers ask no model"
 
 
 def test_no_command_line_has_a_secret(ended: tuple[RunDir, Seen]) -> None:

@@ -52,6 +52,9 @@ def test_eight_workers_lose_nothing(tmp_path: Path) -> None:
     assert figures["entries"] >= 10
     assert figures["direct_messages"] >= 10
     assert figures["merged"] >= 1
+    assert figures["posts"] >= 2
+    assert figures["posts_told"] >= 7
+    assert figures["under_way"] == 0
     assert figures["shown_share"] == 1.0
     assert 0 < figures["entry_shown_delay_s"]["p50"] <= figures["entry_shown_delay_s"]["p99"]
     assert figures["cpu_s"].keys() == {"board", "forge", "chat", "node-1", "node-2", "load-0", "total"}

@@ -17,7 +17,7 @@ from sqlalchemy import create_engine, text
 from adapters.base import Outcome, Text, TurnEnd, TurnItem
 from agensh.clock import SystemClock
 from agensh.entries import EntryType
-from agensh.errors import AgenshError
+from agensh.errors import AgenshError, ServiceError
 from agensh.rundir import RunDir
 from router.node import NodeHost
 from tests.support.router_stage import (
@@ -387,3 +387,23 @@ async def test_status_and_health(tmp_path: Path, board: MemoryBoard) -> None:
     assert mine["session"] == f"{ME}-s1"
     assert (other["state"], other["queued"], other["oldest_unseen_at"]) == ("waiting", 1, 5.0)
     assert backends.closed
+
+
+async def test_a_chat_that_is_not_there_yet_is_waited_for_and_told_once(
+    tmp_path: Path, board: MemoryBoard, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("router.node.CHAT_WAIT", 0.02)
+    caplog.set_level("INFO")
+    missing = [ServiceError("The chat", 0, "ConnectError", retryable=True) for _ in range(5)]
+
+    class Late(StageBackends):
+        async def channel_id(self) -> str:
+            if missing:
+                raise missing.pop()
+            return await super().channel_id()
+
+    run, stage = new_run(tmp_path / "r1", workers=1), Stage()
+    async with running(host_of(run, stage, Late(board))):
+        await stage.until(lambda: count(stage, ME) == 1)
+    said = [record.getMessage() for record in caplog.records if "chat" in record.getMessage()]
+    assert said == ["waiting for the chat", "the chat answers"]

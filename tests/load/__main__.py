@@ -11,7 +11,7 @@ from pathlib import Path
 
 from _pytest.outcomes import Skipped
 
-from tests.load import board, history, node, start  # noqa: F401 - each registers its benchmarks
+from tests.load import board, gateway, history, node, start  # noqa: F401 - each registers its benchmarks
 from tests.load.bench import BENCHMARKS, Bench
 from tests.load.figures import HEADING, Figure, comparison, read_last, write
 

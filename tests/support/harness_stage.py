@@ -140,6 +140,11 @@ def mentions(recorded: Recorded, phrase: str) -> int:
     return json.dumps(recorded.body, ensure_ascii=False).count(phrase)
 
 
+def tokens(usage: Usage) -> Usage:
+    """Return a usage without the price that a CLI puts on it."""
+    return replace(usage, cost_usd=0.0)
+
+
 def _processes(mark: bytes) -> list[tuple[int, str]]:
     found: list[tuple[int, str]] = []
     for folder in Path("/proc").glob("[0-9]*"):

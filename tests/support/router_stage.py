@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -95,6 +96,7 @@ class MemoryBoard:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.entries: list[Entry] = []
+        self.releases: list[int] = []
         self._changed = asyncio.Event()
         self.streams = 0
         self._cut = 0
@@ -104,6 +106,13 @@ class MemoryBoard:
         self.entries.append(entry)
         self._wake()
         return entry
+
+    def release(self, seq: int, *, told: bool = True) -> None:
+        """Release a claim; without `told`, no open stream hears of it."""
+        self.entries[seq - 1] = replace(self.entries[seq - 1], active=False)
+        if told:
+            self.releases.append(seq)
+            self._wake()
 
     def cut(self) -> None:
         """Break every open stream."""
@@ -120,13 +129,16 @@ class MemoryBoard:
 
     async def follow(self, after: int) -> AsyncGenerator[Entry | Released | StreamOpened, None]:
         self.streams += 1
-        cut = self._cut
+        cut, released = self._cut, len(self.releases)
         yield StreamOpened()
         while True:
             changed = self._changed
             for entry in self.entries[after:]:
                 after = entry.seq
                 yield entry
+            for seq in self.releases[released:]:
+                released += 1
+                yield Released(seq)
             if self._cut != cut:
                 raise ServiceError("The board", 0, "the stream was cut", retryable=True)
             await changed.wait()
@@ -174,6 +186,9 @@ class StageBackends:
     ) -> Sequence[Listener]:
         self.ears[worker] = QueueListener(sink)
         return [self.ears[worker]]
+
+    def usage(self) -> None:
+        """This stage has no gateway."""
 
     async def aclose(self) -> None:
         self.closed = True

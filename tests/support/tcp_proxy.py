@@ -32,7 +32,7 @@ class TcpProxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._mode = Mode.PASS
         self._changed = asyncio.Event()
-        self._cuts: deque[int] = deque()
+        self._cuts: deque[int | None] = deque()
         self._dropping = False
         self.answers: deque[bytes] = deque()
         """Each is sent in place of the server's answer to what a client sends next, and ends that connection."""
@@ -65,8 +65,13 @@ class TcpProxy:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    def cut_within(self, *lengths: int) -> None:
-        """Cut the connections of the next pieces that the server sends, each after that many bytes of it."""
+    @property
+    def open(self) -> int:
+        """How many connections there are."""
+        return len(self._writers) // 2
+
+    def cut_within(self, *lengths: int | None) -> None:
+        """Cut the connections of the next pieces that the server sends, each after that many bytes; None: let it be."""
         self._cuts.extend(lengths)
 
     @property
@@ -133,8 +138,9 @@ class TcpProxy:
                     self.refuse = True
                     self.cut()
                     break
-                if self._cuts:
-                    client.write(data[: self._cuts.popleft()])
+                length = self._cuts.popleft() if self._cuts else None
+                if length is not None:
+                    client.write(data[:length])
                     await client.drain()
                     if not self.orderly:
                         _reset(server)

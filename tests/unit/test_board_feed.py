@@ -65,3 +65,20 @@ async def test_claims_that_are_no_longer_active_are_marked() -> None:
     feed = Feed(entries(1, 3, EntryType.CLAIM), 3, 10)
     feed.keep_claims({2})
     assert [entry.active for entry in feed.after(0) or []] == [False, True, False]
+
+
+async def test_releases_are_counted_and_wake_the_readers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("board_service.stream.RELEASES", 3)
+    feed = Feed(entries(1, 9, EntryType.CLAIM), 9, 10)
+    waiting = asyncio.create_task(feed.wait(9, 30))
+    await asyncio.sleep(0)
+    feed.release(entries(2, 3, EntryType.CLAIM))
+    assert await waiting
+    feed.release([])
+    assert feed.released == 2
+    assert [(claim.seq, claim.active) for claim in feed.releases_after(0) or []] == [(2, False), (3, False)]
+    assert seqs(feed.releases_after(1)) == [3]
+    assert seqs(feed.releases_after(2)) == []
+    feed.release(entries(4, 5, EntryType.CLAIM))
+    assert feed.releases_after(0) is None
+    assert seqs(feed.releases_after(1)) == [3, 4, 5]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import AsyncIterator, Iterator
 
 import httpx
 import pytest
@@ -119,6 +120,9 @@ async def test_a_wait_that_is_too_long_is_the_callers_business() -> None:
             10.0,
         ),
         ({"Retry-After": "Wed, 21 Oct 2026 07:28:00 GMT", "Date": "Wed, 21 Oct 2026 07:28:10 GMT"}, 0.0),
+        ({"Retry-After": "Wed, 21 Oct 2126 07:28:10 GMT", "Date": "Wed, 21 Oct 2026 07:28:00 GMT"}, None),
+        ({"Retry-After": "Wed, 21 Oct 2020 07:28:10 GMT"}, 0.0),  # without a Date it counts from now
+        ({"Retry-After": "86401"}, None),
         ({"Retry-After": "soon"}, None),
         ({"X-RateLimit-Reset": "1790000000"}, None),
         ({}, None),
@@ -126,6 +130,34 @@ async def test_a_wait_that_is_too_long_is_the_callers_business() -> None:
 )
 def test_retry_after(headers: dict[str, str], seconds: float | None) -> None:
     assert http.retry_after(httpx.Headers(headers)) == seconds
+
+
+def test_a_digit_that_is_no_number_is_no_wish() -> None:
+    assert http.retry_after({"retry-after": "²"}) is None
+
+
+async def test_an_answer_without_an_end_counts_as_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "LONGEST_ANSWER", 0.05)
+
+    class Endless(httpx.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            while True:
+                await asyncio.sleep(0.001)
+                yield b"x"
+
+    def handle(_request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, stream=Endless())
+
+    waits = Waits()
+    async with httpx.AsyncClient(transport=httpx.MockTransport(handle), base_url="http://service") as connection:
+        with pytest.raises(ServiceError, match="The service did not answer: TimeoutError at GET /x"):
+            await http.send(connection, "GET", "/x", service="The service", idempotent=True, sleep=waits.sleep)
+    assert len(waits.seconds) == http.ATTEMPTS - 1
+
+
+async def test_an_answer_that_cannot_be_unpacked_counts_as_none() -> None:
+    broken = httpx.Response(200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(b"\x1f\x8b\x08xyz"))
+    assert (await ask([broken, OK], idempotent=True))[1] == 2
 
 
 def test_backoff_has_full_jitter_and_a_ceiling() -> None:

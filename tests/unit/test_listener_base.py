@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
 import pytest
 
 from agensh.errors import ServiceError
 from router.events import NewEvent
-from router.listeners.base import REFUSED_WAIT, Listener
+from router.listeners.base import LONGEST_WISH, REFUSED_WAIT, Listener
 from tests.support.clock import ManualClock
 
 
@@ -114,6 +115,35 @@ async def test_a_refusal_waits_long_and_a_wish_is_kept() -> None:
     first, second, third = channel.attempts
     assert second - first >= REFUSED_WAIT
     assert third - second >= 50.0
+    await ended(task)
+
+
+async def test_a_wish_of_a_server_whose_clock_is_wrong_does_not_silence_it() -> None:
+    clock = ManualClock()
+    channel = Channel(clock, [down(503, retry_after=80_000.0)])
+    listener = Counting(channel, clock, sweep_every=100_000.0)
+    listener.failures = [down(429, retry_after=80_000.0)]
+    task = await started(listener)
+    await clock.advance(LONGEST_WISH - 1)
+    assert (len(channel.attempts), len(listener.rounds)) == (1, 1)
+    await clock.advance(10.0)
+    assert len(channel.attempts) == 2
+    assert len(listener.rounds) >= 2
+    await ended(task)
+
+
+async def test_an_outage_is_one_line_at_its_begin_and_one_at_its_end(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    clock = ManualClock()
+    listener = Counting(Channel(clock, [down()] * 30), clock, sweep_every=100_000.0)
+    listener.failures = [down(500)] * 5
+    task = await started(listener)
+    await clock.advance(400.0)
+    assert listener.live.is_set()
+    assert sorted(record.getMessage() for record in caplog.records) == [
+        "push cut", "push is open again", "round failed", "round succeeded again",
+    ]  # fmt: skip
+    assert [vars(record)["failures"] for record in caplog.records if "again" in record.getMessage()] == [5, 30]
     await ended(task)
 
 

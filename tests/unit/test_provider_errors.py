@@ -42,6 +42,7 @@ OPENAI = '{{"error":{{"message":"{1}","type":"{0}","param":null,"code":"{0}"}}}}
         (OPENAI.format("context_length_exceeded", "Your input exceeds it"), 400, Outcome.CONTEXT_WINDOW),
         ("This model's maximum context length is 128000 tokens.", None, Outcome.CONTEXT_WINDOW),
         ("input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000", 400, Outcome.CONTEXT_WINDOW),
+        ("API Error: The model has reached its context window limit.", None, Outcome.CONTEXT_WINDOW),
         ("Request exceeds the maximum size", 413, Outcome.CONTEXT_WINDOW),
         ("API Error: 400 " + ANTHROPIC.format("invalid_request_error", "messages: empty"), None, Outcome.REFUSED),
         ("CAPIError: 400 400 status code (no body)", None, Outcome.REFUSED),

@@ -8,10 +8,18 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agensh.rehearse.counting import Posted, Prompt, Quantiles, Tally, board_in_order, count_worker
+from agensh.rehearse.counting import (
+    Posted,
+    Prompt,
+    Quantiles,
+    Tally,
+    board_in_order,
+    count_posts,
+    count_worker,
+)
 from agensh.rehearse.log import Call, SentMessage
 from agensh.rehearse.plan import Rates
-from agensh.rehearse.reading import Seen
+from agensh.rehearse.reading import Posts, Seen
 
 ME, OTHER = 0, 1
 
@@ -154,3 +162,30 @@ def test_the_rates_of_all_kinds_make_the_rate_of_calls() -> None:
     rates = Rates().per_second()
     assert round(sum(rates.values()) + rates["merge"], 6) == round(1 / 20, 6)
     assert Rates(call=0, entry=0, message=0, post=0, merge=0).per_second()["look"] == 0.0
+
+
+def told(at: float, *groups: Posts) -> Prompt:
+    return Prompt(at, Seen(posts=groups))
+
+
+AUTHORS = dict.fromkeys(range(1, 41), OTHER) | {5: ME, 30: ME}
+
+
+def test_posts_are_told_once_and_in_order() -> None:
+    tally = Tally()
+    prompts = [told(2.0, Posts(4, 25, 21)), told(1.0, Posts(1, 1, 1), Posts(2, 2, 1), Posts(3, 3, 1))]
+    count_posts(tally, ME, prompts, AUTHORS)
+    assert (tally.lost, tally.repeated, tally.posts) == (0, 0, 24)
+
+
+def test_a_post_that_is_left_out_or_told_again_is_counted() -> None:
+    tally = Tally()
+    count_posts(tally, ME, [told(1.0, Posts(1, 1, 1), Posts(3, 3, 1)), told(2.0, Posts(3, 3, 1))], AUTHORS)
+    assert (tally.lost, tally.repeated, tally.posts) == (1, 1, 2)
+    assert tally.examples == ["worker 1 was told of post 3 again", "worker 1 was never told of post 2"]
+
+
+def test_a_line_that_stands_for_fewer_posts_than_it_spans_has_lost_some() -> None:
+    tally = Tally()
+    count_posts(tally, ME, [told(1.0, Posts(1, 40, 35))], AUTHORS)
+    assert (tally.lost, tally.repeated) == (3, 0)

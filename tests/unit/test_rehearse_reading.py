@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from agensh.entries import Entry, EntryType
-from agensh.rehearse.reading import Seen, entry_marker, message_marker, read_prompt, read_result
+from agensh.rehearse.reading import Posts, Seen, entry_marker, message_marker, read_prompt, read_result
 from router.desk import SharedContext
+from router.events import Kind, Priority, QueuedEvent, Source
 from router.mcp.notices import PendingMessage, render_notice
-from router.prompt import context_text
+from router.prompt import context_text, event_lines
 
 NOW = 1000.0
 
@@ -48,3 +49,16 @@ def test_a_prompt_shows_messages_in_its_events_and_entries_in_its_context() -> N
         "[event] event_id=e2 source=mattermost kind=channel_post observed_at=x summary: md3x5 quoted\n\n" + context
     )
     assert read_prompt(prompt) == Seen(("me2x1",), ("md3x4",), 7)
+
+
+def test_a_prompt_tells_of_posts_by_their_numbers() -> None:
+    def event(seq: int, kind: Kind = Kind.CHANNEL_POST) -> QueuedEvent:
+        priority = Priority.MENTION if kind is Kind.MENTION else Priority.REST
+        return QueuedEvent(-seq, Source.MATTERMOST, kind, priority, "mattermost:c", f"s{seq}", {}, 0.0, 0, 0)
+
+    few = event_lines([event(1), event(2, Kind.MENTION), event(4)])
+    assert set(read_prompt("\n".join(few) + "\n\n==== SHARED CONTEXT ====\n").posts) == {
+        Posts(1, 1, 1), Posts(2, 2, 1), Posts(4, 4, 1),
+    }  # fmt: skip
+    many = event_lines([event(seq) for seq in range(7, 60) if seq != 9])
+    assert read_prompt("\n".join(many) + "\n\n==== SHARED CONTEXT ====\n").posts == (Posts(7, 59, 52),)

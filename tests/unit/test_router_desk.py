@@ -323,3 +323,32 @@ async def test_a_thousand_waiting_entries_are_counted_and_a_dozen_worded(bench: 
     assert notice is not None
     assert len(notice.text) <= 600
     assert notice.text.endswith(f"{1000 - len(notice.refs)} more: call board_pending")
+
+
+async def test_a_claim_that_was_released_before_it_was_shown_is_not_shown(bench: Bench) -> None:
+    bench.entry(EntryType.CLAIM, "wc")
+    bench.entry(EntryType.CLAIM, "sort")
+    bench.feed.release(1)
+    assert bench.shown() == ("g2",)
+    bench.desk.acknowledge()
+    assert bench.shown() == ()
+
+
+async def test_what_was_lost_on_its_way_is_shown_again_and_the_rest_is_not(bench: Bench) -> None:
+    lost: list[bool] = []
+    bench.entry(EntryType.FAIL, "one")
+    await bench.put(direct_message(1, "hello"))
+    first = bench.desk.collect(ROOM, arrived=lambda: not lost)
+    assert first is not None
+    assert first.refs == ("e1", "g1")
+    bench.entry(EntryType.FAIL, "two")
+    second = bench.desk.collect(ROOM, arrived=lambda: True)
+    assert second is not None
+    assert second.refs == ("g2",)
+    lost.append(True)
+    bench.desk.acknowledge()
+    assert await bench.state("mattermost:post:1") == "queued"
+    assert bench.shown() == ("e1", "g1")
+    bench.desk.acknowledge()
+    assert await bench.state("mattermost:post:1") == "sent"
+    assert bench.shown() == ()

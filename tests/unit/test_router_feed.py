@@ -125,3 +125,45 @@ def test_a_late_entry_finds_its_place() -> None:
         feed.add(entry(seq))
     assert [item.seq for item in feed.after(0)] == [1, 2, 3]
     assert feed.head == 3
+
+
+async def test_what_was_released_is_no_claim_any_more_also_when_the_stream_was_away(board: MemoryBoard) -> None:
+    for content in ("wc", "sort", "head"):
+        board.write("demo-worker1", EntryType.CLAIM, content)
+    feed = BoardFeed(board, SystemClock())
+
+    def standing() -> list[str]:
+        return [item.content for item in feed.after(0) if item.active]
+
+    async with running(feed):
+        await until(lambda: feed.connected and len(standing()) == 3)
+        board.release(1)
+        await until(lambda: standing() == ["sort", "head"])
+        streams = board.streams
+        board.cut()
+        board.release(2, told=False)
+        await until(partial(opened, board, streams + 1))
+        await until(lambda: standing() == ["head"])
+    assert feed.head == 3
+
+
+async def test_a_quiet_board_is_connected_once_it_answers(board: MemoryBoard) -> None:
+    feed = BoardFeed(board, SystemClock())
+    async with running(feed):
+        await until(lambda: feed.connected)
+    assert feed.head == 0
+
+
+async def test_a_full_listing_of_claims_says_nothing_of_older_ones(
+    board: MemoryBoard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("router.feed.FIRST_READ", 2)
+    feed = BoardFeed(board, SystemClock())
+    for seq in (1, 2, 3):
+        board.write("demo-worker1", EntryType.CLAIM, f"number {seq}")
+        feed.add(entry(seq, EntryType.CLAIM))
+    async with running(feed):
+        await until(lambda: feed.connected)
+        board.release(3)
+        await until(lambda: not feed.after(2)[0].active)
+    assert [item.active for item in feed.after(0)] == [True, True, False]

@@ -31,6 +31,11 @@ _BEGIN = re.compile(r"\[\[(?P<name>bash|bg|mcp|tool|text|think|slow|err|stall|cu
 _WITH_JSON = re.compile(r"(?P<tool>[\w./-]+)\s*")
 _ERROR = re.compile(r"(?P<status>\d{3})(?:x(?P<times>\d+))?(?P<more>(?:\s+[a-z-]+=\S+)*)")
 _WORDS = re.compile(r"([a-z-]+)=(\S+)")
+# In a provider's own words where a CLI hands on the message and drops the code.
+_MESSAGES = {
+    "context_length_exceeded": "Your input exceeds the context window of this model. Please adjust your input and try "
+    "again.",
+}
 
 
 class BadDirective(ValueError):
@@ -131,7 +136,8 @@ def _trouble(name: str, value: str, step: int) -> Trouble:
     more = dict(_WORDS.findall(match["more"]))
     status = int(match["status"])
     wait = float(more["retry-after"]) if "retry-after" in more else None
-    refusal = Refusal(status, f"The script answers with {status}.", more.get("code", ""), wait)
+    code = more.get("code", "")
+    refusal = Refusal(status, _MESSAGES.get(code, f"The script answers with {status}."), code, wait)
     return Trouble(step, int(match["times"] or 0), refusal)
 
 

@@ -22,16 +22,19 @@ from adapters.scripted.shell import Done, Shell
 from adapters.scripted.work import Bench, Comparison, Difference
 from agensh.cases import AnsweredCase, Case, dump_cases
 from agensh.clock import Clock
+from agensh.embedded.model.edits import by_pieces, whole
 from agensh.embedded.model.tools import NotOffered, mcp_call, named_call, shell_call
-from agensh.embedded.model.turn import Ask, Turn
+from agensh.embedded.model.turn import Ask, Asking
 from agensh.errors import AgenshError
 from agensh.trial import Outcome
 
 _KIT = Path(__file__).with_name("kit")
 _FOLDER = "tools"
-_WRITTEN = "--- written"
+_WRITTEN, _NOT_WRITTEN = "--- written", "--- not written"
+_WRITE_END = re.compile(r"--- (?:not )?written")
 _DONE = re.compile(r"^--- output\n(?P<text>.*)\n--- (?P<size>\d+) bytes, exit (?P<code>\d+)$", re.MULTILINE | re.DOTALL)
 _STILL = re.compile(r"Process running with session ID (\d+)")
+_CHUNK = re.compile(r"\A(?:Chunk ID: .*\n)?Wall time: .*\n(?:.*\n)*?Output:\n")
 _HEADER = re.compile(r"[ \t]*" + re.escape(NOTICE_HEADER))
 _FAILURES = {
     "invalid",
@@ -45,11 +48,12 @@ _FAILURES = {
     "closed",
     "rejected",
 }
-_STATUS = re.compile(r"^status=\w+", re.MULTILINE)
+_STATUS = re.compile(r"\bstatus=\w+")
 _ATTEMPTS = 4
 _BACK_OFF = 0.5  # seconds, doubled
 _PAGE = 80  # entries of one reading: CLIs show long results shortened
 _COMPARE_LIMIT = 280.0  # seconds
+_CHANGING = {"git", "mv", "rm", "find"}
 _QUICK = 60.0  # seconds for what is done at once
 _YIELD = 30_000  # milliseconds
 
@@ -61,11 +65,13 @@ class HandsFailed(AgenshError):
 class WireShell(Shell):
     """The CLI's own shell."""
 
-    def __init__(self, turn: Turn, notice: Callable[[Notice], None]) -> None:
+    def __init__(self, turn: Asking, notice: Callable[[Notice], None]) -> None:
         self._turn = turn
         self._notice = notice
         self.home = Path()
         """The CLI's current directory, once `set_up` has asked."""
+        self._known: dict[Path, str] = {}
+        """Files as they were last seen; all are forgotten when Git or `rm` may have changed them."""
 
     async def set_up(self) -> None:
         """Ask where the CLI is, and see that the kit is there."""
@@ -80,11 +86,13 @@ class WireShell(Shell):
 
     async def raw(self, command: str, done: Callable[[str], object]) -> str:
         """Run a line of shell and return what the CLI made of it; HandsFailed when `done` does not see its end."""
-        text = await self._ask(lambda tools: shell_call(tools, command))
+        said = await self._ask(lambda tools: shell_call(tools, command))
+        text = _CHUNK.sub("", said)
         # Codex hands back a command that takes long, and wants to be asked for the rest.
-        while not done(text) and (still := _STILL.search(text)) is not None:
+        while not done(text) and (still := _STILL.search(said)) is not None:
             arguments = {"session_id": int(still[1]), "chars": "", "yield_time_ms": _YIELD}
-            text = text[: still.start()] + await self._ask(_named("write_stdin", arguments))
+            said = await self._ask(_named("write_stdin", arguments))
+            text += _CHUNK.sub("", said)
         _hear(text, self._notice)
         if not done(text):
             raise HandsFailed(f"The shell gave no end of `{command[:80]}`: {text.strip()[-200:]}")
@@ -97,6 +105,8 @@ class WireShell(Shell):
         self, command: Sequence[str], cwd: Path, *, timeout: float = 120.0, env: Mapping[str, str] | None = None
     ) -> Done:
         """See Shell.run."""
+        if command[0] in _CHANGING or command[:2] == ["sh", "-c"]:
+            self._known.clear()
         if env is not None:
             command = ["env", "-i", *(f"{name}={value}" for name, value in env.items()), *command]
         return await self._do(f"{_FOLDER}/do {self._place(cwd)} {timeout:g} {shlex.join(command)}")
@@ -120,18 +130,42 @@ class WireShell(Shell):
 
     async def read(self, path: Path) -> str | None:
         """See Shell.read."""
+        if path in self._known:
+            return self._known[path]
         done = await self._do(f"{_FOLDER}/do . {_QUICK:g} cat {self._place(path)}")
-        return done.output if done.ok else None
+        if not done.ok:
+            return None
+        self._known[path] = done.output
+        return done.output
 
     async def write(self, root: Path, files: Mapping[str, str]) -> None:
-        """See Shell.write."""
-        folders = sorted({self._place((root / name).parent) for name in files})
-        lines = [f"mkdir -p {' '.join(folders)}"]
-        lines += [_heredoc(self._place(root / name), text) for name, text in files.items()]
-        scripts = [self._place(root / name) for name, text in files.items() if text.startswith("#!")]
-        if scripts:
-            lines.append(f"chmod +x {' '.join(scripts)}")
-        await self.raw(" &&\n".join([*lines, f"echo '{_WRITTEN}'"]), lambda text: _WRITTEN in text)
+        """See Shell.write. What is there already stays, and of a file that is known only the changes are written."""
+        due = {root / name: text for name, text in files.items() if self._known.get(root / name) != text}
+        if not due:
+            return
+        wholes = {path: self._whole(path, text) for path, text in due.items()}
+        shortest = [self._change(path, text) or wholes[path] for path, text in due.items()]
+        # The second time when somebody else has changed a file, so that the pieces do not fit.
+        if await self._written(due, shortest) or await self._written(due, list(wholes.values())):
+            self._known |= due
+            return
+        raise HandsFailed(f"The shell could not write {', '.join(map(str, due))}.")
+
+    def _change(self, path: Path, text: str) -> str | None:
+        if path not in self._known:
+            return None
+        return by_pieces(f"{_FOLDER}/edit.py", self._place(path), self._known[path], text)
+
+    def _whole(self, path: Path, text: str) -> str:
+        return whole(self._place(path), text)
+
+    async def _written(self, files: Mapping[Path, str], lines: Sequence[str]) -> bool:
+        folders = sorted({self._place(path.parent) for path in files})
+        scripts = [self._place(path) for path, text in files.items() if text.startswith("#!")]
+        modes = [f"chmod +x {' '.join(scripts)}"] if scripts else []
+        line = " &&\n".join([f"mkdir -p {' '.join(folders)}", *lines, *modes, f"echo '{_WRITTEN}'"])
+        said = await self.raw(f"{line} || echo '{_NOT_WRITTEN}'", _WRITE_END.search)
+        return _NOT_WRITTEN not in said
 
     async def exists(self, path: Path) -> bool:
         """See Shell.exists."""
@@ -139,6 +173,7 @@ class WireShell(Shell):
 
     async def remove(self, path: Path) -> None:
         """See Shell.remove."""
+        self._known.clear()
         await self._do(f"{_FOLDER}/do . {_QUICK:g} rm -rf {self._place(path)}")
 
     def _place(self, path: Path) -> str:
@@ -147,7 +182,7 @@ class WireShell(Shell):
 
     async def compare(self, blob: str, *programs: Path) -> dict[str, Any]:
         """Run programs on the packed cases and return the unpacked report."""
-        cases = _heredoc(f"{_FOLDER}/cases", blob + "\n")
+        cases = whole(f"{_FOLDER}/cases", f"{blob}\n")
         names = shlex.join(map(str, programs))
         line = f"{_FOLDER}/do . {_COMPARE_LIMIT:g} python3 {_FOLDER}/compare.py {_FOLDER}/cases {names}"
         done = await self._do(f"{cases}\n{line}")
@@ -163,7 +198,7 @@ class WireShell(Shell):
 class WireTools(Tools):
     """The worker's MCP tools as the CLI offers them."""
 
-    def __init__(self, turn: Turn, notice: Callable[[Notice], None], clock: Clock) -> None:
+    def __init__(self, turn: Asking, notice: Callable[[Notice], None], clock: Clock) -> None:
         self._turn = turn
         self._notice = notice
         self._clock = clock
@@ -235,16 +270,6 @@ def _named(name: str, arguments: dict[str, Any]) -> Ask:
 
 def _packed(cases: Sequence[Case]) -> str:
     return base64.b64encode(zlib.compress(dump_cases(cases).encode(), 9)).decode()
-
-
-def _heredoc(path: str, text: str) -> str:
-    mark = "END"
-    while f"\n{mark}\n" in f"\n{text}\n":
-        mark += "_"
-    if text.endswith("\n"):
-        # In a group of its own, so that a line can follow that depends on it.
-        return f"{{ cat > {path} <<'{mark}'\n{text}{mark}\n}}"
-    return f"printf %s {shlex.quote(text)} > {path}"
 
 
 def _hear(text: str, notice: Callable[[Notice], None]) -> str:

@@ -137,4 +137,5 @@ def _usage(used: Figures) -> Json:
         "cache_creation_input_tokens": 0,
         "cache_read_input_tokens": used.cached,
         "output_tokens": used.output,
+        "output_tokens_details": {"thinking_tokens": used.reasoning},
     }

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from typing import Protocol
 
 from agensh.embedded.model.conversation import Call, Called, Conversation, Reply, Returned, Said, ToolSpec
 from agensh.embedded.model.tools import NotOffered
@@ -20,6 +21,14 @@ from agensh.errors import AgenshError
 log = logging.getLogger(__name__)
 
 Ask = Callable[[Sequence[ToolSpec]], Call]
+
+
+class Asking(Protocol):
+    """Whatever has tools called."""
+
+    async def ask(self, make: Ask) -> str:
+        """Have a tool called; return the text of its result with whatever else came along."""
+        ...
 
 
 class Turn:

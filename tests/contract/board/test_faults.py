@@ -184,3 +184,22 @@ async def test_a_lock_that_is_waited_for_in_vain_is_tried_again(
             assert (await api.note("FACT", "after"))["label"] == "G3"
     finally:
         server.run(f"SET GLOBAL innodb_lock_wait_timeout = {before}")
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+async def test_a_mistake_of_its_own_is_one_sentence_on_the_short_way_too(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A note is answered before all middleware, a detail behind it."""
+
+    async def broken(*_arguments: object) -> None:
+        raise ZeroDivisionError("words of the inside")
+
+    async with serve() as api:
+        await api.note("FACT", "before")
+        monkeypatch.setattr(api.service, "write", broken)
+        monkeypatch.setattr(api.service, "unfold", broken)
+        for answer in (await fail_note(api), await api.get("/board/main/note/G1")):
+            assert (answer.status_code, clean(answer)["errors"][0]["code"]) == (500, "internal")
+            assert "inside" not in answer.text
+        assert await api.labels() == ["G1"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from sqlalchemy import event
 
 from tests.contract.board.conftest import Api, Serve
@@ -55,6 +56,26 @@ async def test_capped_pressing_first_the_rest_counted(serve: Serve) -> None:
             )
             assert value["cursor"] == head + 6
             assert (await api.get(f"/pending/{who}", who, ack=value["cursor"])).json()["notices"] == []
+
+
+async def test_who_is_far_behind_is_told_the_newest_and_the_count_of_the_rest(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("board_service.service.REACH", 4)
+    for ring in (100, 2, 6):
+        async with serve(ring_entries=ring, pending_notices=3) as api:
+            who = f"late{ring}"
+            head = (await api.get("/board/main")).json()["head"]
+            await api.get(f"/pending/{who}", who, ack=head)
+            for index in range(10):
+                await api.note("FAIL" if index == 0 else "FACT", f"n{index}")
+            value = (await api.get(f"/pending/{who}", who)).json()
+            *lines, rest = value["notices"]
+            more = {100: "7 FACT", 2: "1 FACT, 6 older", 6: "3 FACT, 4 older"}[ring]
+            assert rest["text"] == f"7 more entries ({more}): GET /board/main?after={head}"
+            assert len(lines) == 3
+            assert ("n0" in lines[0]["text"]) is (ring == 100)
+            assert value["cursor"] == head + 10
 
 
 async def test_only_the_agent_itself_and_admins(api: Api) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import socket
 
 import pytest
 
-from agensh.clients.board import BoardClient
-from agensh.entries import EntryType
+from agensh.clients.board import BoardClient, Released, StreamOpened
+from agensh.entries import Entry, EntryType
 from agensh.errors import ServiceError
 from board_service.board import Note
 from tests.contract.board.conftest import Api, Serve, eventually
@@ -155,3 +156,75 @@ async def test_stopping_the_service_ends_streams_at_once(serve: Serve) -> None:
                 api.service.stop_streams()
                 with pytest.raises(ServiceError, match="cut"):
                     await waiting
+
+
+async def happenings(api: Api, after: int, count: int) -> list[tuple[str, str, int, bool]]:
+    """Return the next `count` events as a plain reader sees them: their id, type, seq and whether it is active."""
+    found: list[tuple[str, str, int, bool]] = []
+    fields: dict[str, str] = {}
+    url = f"/board/main/stream?after={after}"
+    async with api.http.stream("GET", url, headers=await api.auth("w1")) as answer:
+        async for line in answer.aiter_lines():
+            name, _, value = line.partition(": ")
+            fields[name] = value
+            if not line:
+                if "data" in fields:
+                    data = json.loads(fields["data"])
+                    found.append((fields.get("id", ""), fields["event"], data["seq"], data["active"]))
+                fields = {}
+            if len(found) == count:
+                break
+    return found
+
+
+async def test_a_release_is_told_to_whoever_has_the_claim(serve: Serve) -> None:
+    async with serve() as api, asyncio.timeout(60):
+        await api.note("CLAIM", "implement wc")
+        await api.note("CLAIM", "implement sort")
+        reading = asyncio.create_task(happenings(api, 0, 5))
+        late = asyncio.create_task(happenings(api, 2, 3))
+        await subscribed(api, 2)
+        token = (await api.auth("w1"))["Authorization"][7:]
+        async with BoardClient(api.url, token, "main") as client:
+            await client.release("G1")
+            await client.write("PATCH_SUMMARY", "files=a | idea=b of G2 | evidence=pytest: 3 passed")
+        seen, rest = await reading, await late
+        assert seen[:2] == [("1", "entry", 1, True), ("2", "entry", 2, True)]
+        # Without an id: whoever resumes goes on after the last entry.
+        assert sorted(seen[2:]) == sorted(rest) == [
+            ("", "release", 1, False), ("", "release", 2, False), ("3", "entry", 3, True),
+        ]  # fmt: skip
+        assert await happenings(api, 0, 3) == [
+            ("1", "entry", 1, False),
+            ("2", "entry", 2, False),
+            ("3", "entry", 3, True),
+        ]
+
+
+async def test_a_release_by_another_service_is_told_as_well(serve: Serve) -> None:
+    async with serve(follow_seconds=0.05) as one, serve(follow_seconds=0.05) as two, asyncio.timeout(60):
+        await one.note("CLAIM", "implement wc")
+        reading = asyncio.create_task(happenings(two, 0, 2))
+        await subscribed(two, 1)
+        async with BoardClient(one.url, (await one.auth("w1"))["Authorization"][7:], "main") as client:
+            await client.release("G1")
+        assert await reading == [("1", "entry", 1, True), ("", "release", 1, False)]
+
+
+async def test_a_client_follows_entries_and_releases_and_its_stream_has_entries_only(serve: Serve) -> None:
+    async with serve() as api, asyncio.timeout(60):
+        await api.note("CLAIM", "implement wc")
+        token = (await api.auth("w1"))["Authorization"][7:]
+        async with BoardClient(api.url, token, "main") as client:
+            following, entries = client.follow(0), client.stream(0)
+            assert await anext(following) == StreamOpened()
+            claim = await anext(following)
+            assert isinstance(claim, Entry)
+            assert claim == await anext(entries)
+            await subscribed(api, 2)
+            await client.release("G1")
+            await client.write("FACT", "done")
+            assert await anext(following) == Released(1)
+            assert [(await anext(each)).seq for each in (following, entries)] == [2, 2]  # type: ignore[union-attr]
+            await following.aclose()
+            await entries.aclose()

@@ -1,0 +1,1 @@
+"""Claude Code, over its stream-json protocol on standard input and output."""

@@ -1,0 +1,1 @@
+"""GitHub Copilot CLI, driven over the Agent Client Protocol."""

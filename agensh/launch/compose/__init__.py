@@ -1,0 +1,1 @@
+"""A team on one box with Docker Compose: `agensh up`, `down`, `clean`."""

@@ -1,0 +1,41 @@
+"""What `agensh up` would make, as lines for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from adapters.container_runtime import connect
+from agensh.launch.compose.engine import choose_subnets, has_image
+from agensh.launch.compose.project import SERVICE_IMAGE, worker_image
+from agensh.launch.compose.stack import PORTS, SERVICES
+from agensh.rundir import RunDir
+from agensh.spec import TeamSpec
+
+
+def plan_lines(spec: TeamSpec, root: Path, run: RunDir | None, environment: Mapping[str, str]) -> Iterator[str]:
+    """Yield the plan; needs the engine, changes nothing."""
+    client = connect()
+    project = spec.team.name
+    yield f"project {project}: " + (f"goes on with {run.path}" if run else f"a new run below {root.absolute()}")
+    subnets = choose_subnets(client, project)
+    for name in ("backend", "team", "egress"):
+        yield f"network {project}_{name}: {getattr(subnets, name)}"
+    for name in ("mysql", "postgres", "gitea", "mattermost"):
+        yield f"volume {project}_{name}"
+    services = [*SERVICES, *(["gateway"] if spec.gateway is not None else []), "provision (once)", "node"]
+    for name in services:
+        yield f"service {name}"
+    images = {
+        "services": environment.get("AGENSH_IMAGE_SERVICE") or SERVICE_IMAGE,
+        "workers": environment.get("AGENSH_IMAGE_WORKER") or spec.container.image or worker_image(spec),
+    }
+    for use, image in images.items():
+        yield f"image of {use}: {image}" + ("" if has_image(client, image) else " (would be built)")
+    for variable, port in PORTS.items():
+        yield f"port 127.0.0.1:{environment.get(variable) or port} ({variable})"
+    limits = spec.container
+    cores = f"{limits.cpus:g} cores" if limits.cpus else "all cores"
+    memory = f"{limits.memory / 2**30:g} GiB" if limits.memory else "all memory"
+    for name in spec.worker_names:
+        yield f"container {project}_{name}: {spec.worker.harness}, {cores}, {memory}, {limits.pids} processes"

@@ -1,0 +1,89 @@
+"""What the containers of a project do around the workers' time: provisioning before it, record and grades after it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+
+from adapters.container_runtime import connect, remove_containers
+from agensh.errors import AgenshError
+from agensh.identity import write_private_json
+from agensh.launch.compose.grading import grade_in_containers
+from agensh.launch.compose.project import ENDED
+from agensh.launch.export import export_submission
+from agensh.launch.local import write_report
+from agensh.provision.all import provision
+from agensh.rundir import RunDir, RunInfo
+from agensh.runs.checkpoints import prepare_cases
+from agensh.runs.collect import Collector
+from agensh.runs.record import RUNTIME_COPY, load_record, read_runtime
+from agensh.runs.report import build_report
+
+log = logging.getLogger(__name__)
+
+
+async def provision_run(run: RunDir) -> None:
+    """Make what the run needs on its services and ask the reference for the hidden cases' answers."""
+    info = run.info()
+    secrets = await provision(run, info, run.secrets(), progress=_say)
+    run.write_secrets(secrets)
+    if info.spec.task.cases is not None:
+        _say(f"{await asyncio.to_thread(prepare_cases, run, info)} hidden cases answered")
+    give_back(run)
+
+
+async def collect(run: RunDir, info: RunInfo) -> None:
+    """Copy the record from the services, export main and write the report as far as grades are there."""
+    await _collect(run, info)
+    await export_submission(run, info)
+    write_report(run, build_report(await load_record(run)))
+    give_back(run)
+
+
+async def finish(run: RunDir, info: RunInfo) -> None:
+    """End a run whose time is over: record, workers' containers, submission, grades, report.
+
+    Does nothing for a run that was only stopped; it goes on with the next start.
+    """
+    if [row["state"] for row in (await read_runtime(run))["runs"]] != ["finished"]:
+        return
+    assert info.containers is not None
+    await _collect(run, info)
+    await asyncio.to_thread(remove_containers, connect(), info.containers.project)
+    await export_submission(run, info)
+    try:
+        await grade_in_containers(run, info)
+    except AgenshError as error:
+        log.error("grading failed", extra={"error": str(error)})
+    report = build_report(await load_record(run))
+    write_report(run, report)
+    (run.path / ENDED).touch()
+    log.info("run is finished", extra={"report": json.dumps(report.to_json())[:2000]})
+    give_back(run)
+
+
+async def _collect(run: RunDir, info: RunInfo) -> None:
+    await Collector(run, info, run.secrets()).collect()
+    write_private_json(run.path / "record" / RUNTIME_COPY, await read_runtime(run))
+
+
+def give_back(run: RunDir) -> None:
+    """Give the files that a container, as root, has made in the run folder to the folder's owner on the box."""
+    owner = run.path.stat()
+    if os.geteuid() != 0 or owner.st_uid == 0:
+        return
+    skipped = run.path / "workers"  # those belong to the workers' own account
+    for folder, folders, files in os.walk(run.path):
+        if Path(folder) == run.path:
+            folders[:] = [name for name in folders if run.path / name != skipped]
+        for path in (Path(folder), *(Path(folder, name) for name in files)):
+            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+
+
+def _say(message: str) -> None:
+    sys.stdout.write(message + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,215 @@
+"""Brings a project up in order, and takes it down again. Every step looks first, so `up` may be called at any point."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from docker.errors import APIError
+
+from adapters.container_runtime import connect, remove_containers
+from agensh.errors import AgenshError
+from agensh.launch.compose.engine import (
+    Compose,
+    build_image,
+    check_ports,
+    choose_subnets,
+    compose_command,
+    compose_file,
+    has_image,
+)
+from agensh.launch.compose.forge_admin import ensure_forge_admin
+from agensh.launch.compose.project import ENDED, SCRIPTED_IMAGE, SERVICE_IMAGE, write_compose_env
+from agensh.rundir import RunDir
+
+SERVICES = ("mysql", "postgres", "gitea", "mattermost", "board")
+PORTS = {"AGENSH_PORT_GITEA": 3000, "AGENSH_PORT_MATTERMOST": 8065, "AGENSH_PORT_BOARD": 8660}
+"""What a person reaches on 127.0.0.1, by the variable that moves it."""
+PASSED_ON = ("AGENSH_IMAGE_", "AGENSH_MEMORY_", "AGENSH_PORT_", "AGENSH_DOCKER_SOCKET")
+"""Prefixes of the variables of the environment that go into the stack."""
+HEALTHY = 300.0  # seconds until all services answer; Gitea and Mattermost make their databases at first
+MIN_FREE = 5 << 30  # bytes of free disk
+_LOOK = 0.5  # seconds between two looks
+Say = Callable[[str], None]
+
+
+class Stack:
+    """One project on this box."""
+
+    def __init__(self, run: RunDir, say: Say, environment: Mapping[str, str]) -> None:
+        """AgenshError when the run was not made for containers, or the engine does not answer."""
+        self.run = run
+        self.say = say
+        self.environment = environment
+        self.info = run.info()
+        if self.info.containers is None:
+            raise AgenshError(f"{run.run_id} does not run in containers; `agensh resume` continues it.")
+        self.containers = self.info.containers
+        self.project = self.containers.project
+        self.client = connect()
+
+    @property
+    def gateway(self) -> bool:
+        """Whether the run has a gateway."""
+        return self.info.spec.gateway is not None
+
+    def variables(self) -> dict[str, str]:
+        """Return what compose.yaml reads for this run, networks included."""
+        passed = {name: value for name, value in self.environment.items() if name.startswith(PASSED_ON)}
+        subnets = choose_subnets(self.client, self.project)
+        return {
+            **passed,
+            "AGENSH_RUN": str(self.run.path),
+            "AGENSH_IMAGE_SERVICE": self.containers.grader_image,
+            "AGENSH_SUBNET_BACKEND": subnets.backend,
+            "AGENSH_SUBNET_TEAM": subnets.team,
+            "AGENSH_SUBNET_EGRESS": subnets.egress,
+        }
+
+    def ports(self) -> dict[str, int]:
+        """Return the loopback ports of this project by their variables."""
+        return {name: int(self.environment.get(name) or default) for name, default in PORTS.items()}
+
+    def compose(self) -> Compose:
+        """Return Compose with this run's variables written down."""
+        return Compose(self.project, write_compose_env(self.run, self.variables()), tuple(compose_command()))
+
+    def up(self) -> None:
+        """Bring everything up: images, services, accounts, the node host. AgenshError says what to do."""
+        self._check()
+        self._images()
+        compose = self.compose()
+        services = [*SERVICES, *(["gateway"] if self.gateway else [])]
+        self.say(f"starting {', '.join(services)}")
+        compose.call("up", "-d", *services, profiles=["gateway"])
+        self.wait_healthy(services)
+        self.provision(compose)
+        self.say("starting the node host")
+        compose.call("up", "-d", "--no-deps", "node", profiles=["node"])
+        self.wait_healthy(["node"])
+
+    def provision(self, compose: Compose | None = None) -> None:
+        """Make what the run needs on its services; nothing that is there is made twice."""
+        compose = compose or self.compose()
+        url = f"http://127.0.0.1:{self.ports()['AGENSH_PORT_GITEA']}"
+        ensure_forge_admin(self._container("gitea"), url, self.run, self.say)
+        self.say("provisioning: accounts, tokens, repository, channel")
+        compose.call("run", "--rm", "-T", "--no-deps", "provision", profiles=["provision"], show=True)
+
+    def down(self) -> None:
+        """Stop everything and keep the record and the data; the run goes on with the next `up`."""
+        compose = self.compose()
+        if self._running("node") is not None:
+            self.say("stopping the node host; it puts its workers away")
+            compose.call("stop", "-t", "60", "node", profiles=["node"])
+        if self._running("gitea") is not None and self._running("board") is not None:
+            self.say("collecting the record")
+            self.one_off(compose, "collect")
+        compose.call("down", "--remove-orphans", "-t", "30", profiles=["gateway", "provision", "node"])
+        remove_containers(self.client, self.project)
+
+    def one_off(self, compose: Compose, name: str) -> None:
+        """Run one of the short services (`provision`, `collect`) against the running stack."""
+        arguments = ["python", "-m", "agensh.launch.service", name, str(self.run.path), "0"]
+        compose.call("run", "--rm", "-T", "--no-deps", "provision", *arguments, profiles=["provision"], show=True)
+
+    def clean(self) -> None:
+        """Remove all containers, networks and volumes of the project; the run folder stays."""
+        compose = self.compose()
+        remove_containers(self.client, self.project)
+        compose.call("down", "-v", "--remove-orphans", "-t", "10", profiles=["gateway", "provision", "node"])
+        # Its data is gone: the next `up` starts a run of its own.
+        (self.run.path / ENDED).touch()
+
+    def _check(self) -> None:
+        compose_command()
+        free = shutil.disk_usage(self.run.path).free
+        if free < MIN_FREE:
+            raise AgenshError(
+                f"disk: {free / 2**30:.1f} GiB are free in {self.run.path.parent}, and a team needs "
+                f"{MIN_FREE / 2**30:.0f}. Free some, or name another folder with --runs."
+            )
+        running = {name for name in SERVICES if self._running(name) is not None}
+        if not running:
+            check_ports(self.ports())
+
+    def _images(self) -> None:
+        wanted = [self.containers.grader_image]
+        if self.containers.image != self.containers.grader_image:
+            wanted.append(self.containers.image)
+        root = compose_file().parent.parent
+        for name in wanted:
+            if has_image(self.client, name):
+                continue
+            base = self.environment.get("AGENSH_IMAGE_PYTHON", "")
+            arguments = {"BASE": base} if base else {}
+            if name == SERVICE_IMAGE:
+                self.say(f"building {name}")
+                build_image(name, "service.Dockerfile", arguments=arguments, context=root)
+            elif name == SCRIPTED_IMAGE:
+                self.say(f"building {name}")
+                build_image(name, "service.Dockerfile", target="worker-scripted", arguments=arguments, context=root)
+            else:
+                from agensh.launch.compose.worker_image import build_worker_image
+
+                self.say(f"building {name}")
+                build_worker_image(name, self.info.spec)
+
+    def wait_healthy(self, services: list[str]) -> None:
+        """Wait until services are healthy; AgenshError names the one that is not, with its last line."""
+        until = time.monotonic() + HEALTHY
+        waiting = set(services)
+        while waiting:
+            for service in sorted(waiting):
+                state, ended = self._health(service)
+                if state == "healthy":
+                    waiting.discard(service)
+                elif ended or time.monotonic() > until:
+                    raise AgenshError(
+                        f"{service}: {'it ended' if ended else f'not healthy after {HEALTHY:g} s'}: "
+                        f"{self._last_line(service)} (more: docker logs {self._name(service)})"
+                    )
+            if waiting:
+                time.sleep(_LOOK)
+
+    def _health(self, service: str) -> tuple[str, bool]:
+        container = self._find(service)
+        if container is None:
+            return "missing", True
+        state = container.attrs["State"]
+        ended = state["Status"] in {"exited", "dead"} and not state.get("Restarting")
+        # A service that is restarted again and again never gets healthy; three times are no accident.
+        ended = ended or container.attrs.get("RestartCount", 0) >= 3
+        return state.get("Health", {}).get("Status", "none"), ended
+
+    def _last_line(self, service: str) -> str:
+        container = self._find(service)
+        if container is None:
+            return "there is no container of it"
+        try:
+            lines = container.logs(tail=5).decode(errors="replace").strip().splitlines()
+        except APIError as error:
+            return str(error)
+        return lines[-1][:300] if lines else "it said nothing"
+
+    def _find(self, service: str) -> Any:
+        labels = [f"com.docker.compose.project={self.project}", f"com.docker.compose.service={service}"]
+        labels.append("com.docker.compose.oneoff=False")
+        found = self.client.containers.list(all=True, filters={"label": labels})
+        return found[0] if found else None
+
+    def _running(self, service: str) -> Any:
+        container = self._find(service)
+        return container if container is not None and container.status == "running" else None
+
+    def _container(self, service: str) -> Any:
+        container = self._find(service)
+        if container is None:
+            raise AgenshError(f"{service}: there is no container of it in project {self.project}; start it: agensh up")
+        return container
+
+    def _name(self, service: str) -> str:
+        container = self._find(service)
+        return str(container.name) if container is not None else service

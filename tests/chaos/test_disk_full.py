@@ -50,7 +50,7 @@ async def test_the_board(disk: Disk) -> None:
         async with BoardClient(board.url, token, "main") as client:
 
             async def write(name: str) -> None:
-                acknowledged[name] = (await client.write("FACT", name, detail, key=name)).seq
+                acknowledged[name] = (await client.write("FACT", name, detail, key=name.replace(" ", "-"))).seq
 
             async def write_many(names: list[str]) -> None:
                 for name in names:
@@ -79,8 +79,8 @@ async def test_the_board(disk: Disk) -> None:
             assert {entry.content: entry.seq for entry in entries} == acknowledged
 
 
-def test_the_chat(disk: Disk) -> None:
-    with running_chat(disk.folder) as chat:
+def test_the_chat(disk: Disk, tmp_path: Path) -> None:
+    with running_chat(disk.folder, log=tmp_path / "chat.log") as chat:
         world = make_world(chat)
         worker, channel = world.worker(), world.channel["id"]
         assert chat.process is not None

@@ -26,7 +26,7 @@ from prompts import render
 from router.budget import WARNINGS, Spent, UsageSource
 from router.dispatcher import Limits
 from router.prompt import duration
-from router.queue import RetryPolicy
+from router.queue import RetryPolicy, new_turn
 from router.record import Recorder, Session
 from router.tables import turns
 from router.waiting import sleep_or_event, surely
@@ -216,24 +216,10 @@ class LoneWorker:
             await self._recover(end)
 
     async def _begin(self, began: float) -> int:
-        values = {
-            "worker": self._task.worker,
-            "session_id": self.session.session_id,
-            "started_at": began,
-            "reason": "",
-            "prompt": "",
-            "text": "",
-            "events": 0,
-            "entries": 0,
-            "input_tokens": 0,
-            "cached_tokens": 0,
-            "output_tokens": 0,
-            "reasoning_tokens": 0,
-            "cost_usd": 0.0,
-        }
+        row = new_turn(self._task.worker, self.session.session_id, began, 0)
 
         async def operation(connection: AsyncConnection) -> int:
-            key = (await connection.execute(insert(turns).values(**values))).inserted_primary_key
+            key = (await connection.execute(insert(turns).values(**row))).inserted_primary_key
             assert key is not None, "one row was inserted"
             return int(key[0])
 

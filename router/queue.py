@@ -157,7 +157,7 @@ class EventQueue:
             if not found and not told:
                 return None
             turn = await connection.execute(
-                insert(turns).values(**_new_turn(worker, session_id, now, len(found) + len(told)))
+                insert(turns).values(**new_turn(worker, session_id, now, len(found) + len(told)))
             )
             assert turn.inserted_primary_key is not None
             turn_id = int(turn.inserted_primary_key[0])
@@ -382,7 +382,8 @@ def _event(row: Row[Any]) -> QueuedEvent:
     )
 
 
-def _new_turn(worker: str, session_id: str, now: float, count: int) -> dict[str, Any]:
+def new_turn(worker: str, session_id: str, now: float, count: int) -> dict[str, Any]:
+    """Return the row of a turn that begins with that many events."""
     return {
         "worker": worker,
         "session_id": session_id,

@@ -17,7 +17,7 @@ from agensh.harnesses import install
 from agensh.launch.examples import example
 from agensh.rundir import RunDir
 from tests.support.scripted_model import scripted_model
-from tests.support.whole_runs import newest, processes_of, report, started, wait_for
+from tests.support.whole_runs import newest, processes_of, report, started, status, wait_for
 
 pytestmark = pytest.mark.timeout(600)  # the first time npm has to bring some hundred megabytes
 # A request costs 0.01 $, so the budget is spent after a dozen, however fast the machine is.
@@ -43,7 +43,7 @@ acceptance = "test -f done"
 harness = "codex"
 model = "scripted"
 max_prompt_tokens = 1000000
-options = {{ binary = "{binary}" }}
+options = {{ binary = "{binary}", retries = "0" }}
 [clock]
 speed = 10
 [gateway]
@@ -77,6 +77,8 @@ def whole_life(spec: Path, runs: Path) -> RunDir:
         assert run is not None
         stuck = run.worker("alone-worker1") / "work" / "environment"
         wait_while(process, stuck.exists, "the third command of the first turn")
+        now = status(runs)
+        assert (now["launcher_pid"], now["turns"], now["workers"]) == (process.pid, 1, {})
         process.kill()
         process.wait()
     wait_for(lambda: processes_of(run) == [], seconds=60, what="the end of all processes")
@@ -132,3 +134,17 @@ def test_the_scripted_harness_is_refused(tmp_path: Path) -> None:
     assert "worker.harness: 'scripted' cannot work alone" in err
     assert "a baseline takes acp, claude-code, codex, copilot." in err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_worker_that_cannot_go_on_ends_the_run_with_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "goal.md").write_text("Make `done`.\n")
+    spec = SPEC.format(binary="", url="http://127.0.0.1:9", prices=PRICES).split("[gateway]")[0]
+    spec = spec.replace('"codex"', '"acp"').replace('binary = "", retries = "0"', 'command = "/nowhere/cli --acp"')
+    (tmp_path / "team.toml").write_text(spec)
+    with started("baseline", str(tmp_path / "team.toml"), runs=tmp_path / "runs") as process:
+        _, err = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "agensh: The worker cannot go on: " in err
+    assert "/nowhere/cli" in err
+    assert "go on with: agensh resume " in err
+    assert "Traceback" not in err

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import typer
 
+from adapters.container_runtime import connect
 from adapters.registry import adapter_class
 from agensh.clock import SystemClock
 from agensh.errors import UsageError
-from agensh.launch.compose.project import ENDED, create_project_run, project_runs
+from agensh.launch.compose.preflight import check_box
+from agensh.launch.compose.project import ENDED, create_project_run, project_runs, renew_credential
 from agensh.launch.compose.stack import Stack
 from agensh.rundir import RunDir, find_run
 from agensh.spec import TeamSpec, load_spec
@@ -23,9 +25,11 @@ def bring_up(spec_file: Path, overrides: Mapping[str, object], env_file: Path, r
     spec = _spec(spec_file, overrides)
     run = open_run(root, spec.team.name)
     if run is None:
+        check_box(connect(), spec.team.name, root, project_runs(root, spec.team.name), environment)
         run = create_project_run(spec, root, SystemClock(), images=_images(environment), environment=environment)
         typer.echo(f"run: {run.path}")
     else:
+        renew_credential(run, spec, environment)
         typer.echo(f"run: {run.path} (going on; a changed spec counts for the next run)")
     stack = Stack(run, typer.echo, environment)
     stack.up()
@@ -74,16 +78,23 @@ def open_run(root: Path, project: str) -> RunDir | None:
 
 
 def read_environment(env_file: Path) -> dict[str, str]:
-    """Return the process's environment over the lines of `env_file`; UsageError names a line that is no NAME=value."""
+    """Return the process's environment over the lines of `env_file`; UsageError names a line that is no NAME=value.
+
+    It does not repeat the line: whoever pastes a key without a name must not find it in a log.
+    """
     values: dict[str, str] = {}
     if env_file.is_file():
-        for number, line in enumerate(env_file.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            lines = env_file.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"--env-file: {str(env_file)!r} cannot be read: {error}.") from error
+        for number, line in enumerate(lines, start=1):
             text = line.strip()
             if not text or text.startswith("#"):
                 continue
             name, mark, value = text.removeprefix("export ").partition("=")
             if not mark or not name.strip().isidentifier():
-                raise UsageError(f"{env_file}: line {number} is not NAME=value: {name.strip()[:40]!r}.")
+                raise UsageError(f"{env_file}: line {number} is not NAME=value, a comment with '#', or empty.")
             values[name.strip()] = value.strip().strip("\"'")
     elif env_file != Path(".env"):
         raise UsageError(f"--env-file: {str(env_file)!r} does not exist.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,26 +10,17 @@ from docker.errors import APIError
 
 from adapters.container_runtime import connect, remove_containers
 from agensh.errors import AgenshError
-from agensh.launch.compose.engine import (
-    Compose,
-    build_image,
-    check_ports,
-    choose_subnets,
-    compose_command,
-    compose_file,
-    has_image,
-)
+from agensh.launch.compose.engine import Compose, check_ports, choose_subnets, compose_command
 from agensh.launch.compose.forge_admin import ensure_forge_admin
-from agensh.launch.compose.project import ENDED, SCRIPTED_IMAGE, SERVICE_IMAGE, write_compose_env
+from agensh.launch.compose.images import ensure_images
+from agensh.launch.compose.preflight import check_disk, loopback_ports
+from agensh.launch.compose.project import ENDED, write_compose_env
 from agensh.rundir import RunDir
 
 SERVICES = ("mysql", "postgres", "gitea", "mattermost", "board")
-PORTS = {"AGENSH_PORT_GITEA": 3000, "AGENSH_PORT_MATTERMOST": 8065, "AGENSH_PORT_BOARD": 8660}
-"""What a person reaches on 127.0.0.1, by the variable that moves it."""
 PASSED_ON = ("AGENSH_IMAGE_", "AGENSH_MEMORY_", "AGENSH_PORT_", "AGENSH_DOCKER_SOCKET")
 """Prefixes of the variables of the environment that go into the stack."""
 HEALTHY = 300.0  # seconds until all services answer; Gitea and Mattermost make their databases at first
-MIN_FREE = 5 << 30  # bytes of free disk
 _LOOK = 0.5  # seconds between two looks
 Say = Callable[[str], None]
 
@@ -58,7 +48,7 @@ class Stack:
     def variables(self) -> dict[str, str]:
         """Return what compose.yaml reads for this run, networks included."""
         passed = {name: value for name, value in self.environment.items() if name.startswith(PASSED_ON)}
-        subnets = choose_subnets(self.client, self.project)
+        subnets = choose_subnets(self.client, self.project, self.environment.get("AGENSH_NETWORKS", ""))
         return {
             **passed,
             "AGENSH_RUN": str(self.run.path),
@@ -70,7 +60,7 @@ class Stack:
 
     def ports(self) -> dict[str, int]:
         """Return the loopback ports of this project by their variables."""
-        return {name: int(self.environment.get(name) or default) for name, default in PORTS.items()}
+        return loopback_ports(self.environment)
 
     def compose(self) -> Compose:
         """Return Compose with this run's variables written down."""
@@ -79,7 +69,7 @@ class Stack:
     def up(self) -> None:
         """Bring everything up: images, services, accounts, the node host. AgenshError says what to do."""
         self._check()
-        self._images()
+        ensure_images(self.client, self.containers, self.info.spec, self.environment, self.say)
         compose = self.compose()
         services = [*SERVICES, *(["gateway"] if self.gateway else [])]
         self.say(f"starting {', '.join(services)}")
@@ -125,37 +115,10 @@ class Stack:
 
     def _check(self) -> None:
         compose_command()
-        free = shutil.disk_usage(self.run.path).free
-        if free < MIN_FREE:
-            raise AgenshError(
-                f"disk: {free / 2**30:.1f} GiB are free in {self.run.path.parent}, and a team needs "
-                f"{MIN_FREE / 2**30:.0f}. Free some, or name another folder with --runs."
-            )
+        check_disk(self.run.path.parent)
         running = {name for name in SERVICES if self._running(name) is not None}
         if not running:
             check_ports(self.ports())
-
-    def _images(self) -> None:
-        wanted = [self.containers.grader_image]
-        if self.containers.image != self.containers.grader_image:
-            wanted.append(self.containers.image)
-        root = compose_file().parent.parent
-        for name in wanted:
-            if has_image(self.client, name):
-                continue
-            base = self.environment.get("AGENSH_IMAGE_PYTHON", "")
-            arguments = {"BASE": base} if base else {}
-            if name == SERVICE_IMAGE:
-                self.say(f"building {name}")
-                build_image(name, "service.Dockerfile", arguments=arguments, context=root)
-            elif name == SCRIPTED_IMAGE:
-                self.say(f"building {name}")
-                build_image(name, "service.Dockerfile", target="worker-scripted", arguments=arguments, context=root)
-            else:
-                from agensh.launch.compose.worker_image import build_worker_image
-
-                self.say(f"building {name}")
-                build_worker_image(name, self.info.spec)
 
     def wait_healthy(self, services: list[str]) -> None:
         """Wait until services are healthy; AgenshError names the one that is not, with its last line."""

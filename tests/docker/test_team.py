@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import IPv4Network
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -107,6 +110,12 @@ def test_a_worker_reaches_its_services_and_nothing_else(team: Box) -> None:
     board = team.container("board").attrs["NetworkSettings"]["Networks"]
     for network in board.values():
         assert team.in_worker(WORKER, reach + f"http://{network['IPAddress']}:8660/healthz")[0] != 0
+    with ThreadingHTTPServer(("0.0.0.0", 0), BaseHTTPRequestHandler) as box:
+        Thread(target=box.serve_forever, daemon=True).start()
+        for network in team.client.networks.list(names=[f"{PROJECT}_"]):
+            address = next(IPv4Network(network.attrs["IPAM"]["Config"][0]["Subnet"]).hosts())
+            assert team.in_worker(WORKER, reach + f"http://{address}:{box.server_port}/")[0] != 0, network.name
+        box.shutdown()
     assert team.in_worker(WORKER, "test -e /var/run/docker.sock -o -e /run/docker.sock")[0] != 0
     assert team.in_worker(WORKER, reach + "http://node:8700/status")[1] == "401"
 

@@ -97,8 +97,9 @@ class Stack:
         if self._running("gitea") is not None and self._running("board") is not None:
             self.say("collecting the record")
             self.one_off(compose, "collect")
-        compose.call("down", "--remove-orphans", "-t", "30", profiles=["gateway", "provision", "node"])
+        # Before the networks: one that a container is on cannot be removed.
         remove_containers(self.client, self.project)
+        compose.call("down", "--remove-orphans", "-t", "30", profiles=["gateway", "provision", "node"])
 
     def one_off(self, compose: Compose, name: str) -> None:
         """Run one of the short services (`provision`, `collect`) against the running stack."""
@@ -108,6 +109,9 @@ class Stack:
     def clean(self) -> None:
         """Remove all containers, networks and volumes of the project; the run folder stays."""
         compose = self.compose()
+        if self._find("node") is not None:
+            # First: it would make its workers' containers anew.
+            compose.call("stop", "-t", "10", "node", profiles=["node"])
         remove_containers(self.client, self.project)
         compose.call("down", "-v", "--remove-orphans", "-t", "10", profiles=["gateway", "provision", "node"])
         # Its data is gone: the next `up` starts a run of its own.

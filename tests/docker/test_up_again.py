@@ -32,7 +32,7 @@ def _ask(box: Box, path: str) -> str:
 
 
 def test_up_that_is_killed_while_it_provisions_goes_on_and_doubles_nothing(box: Box) -> None:
-    arguments = ("up", str(box.spec), "--workers", "2")
+    arguments = ("up", str(box.spec), "--workers", "2", "--speed", "30")
     first = box.start(*arguments)
     assert first.stdout is not None
     try:

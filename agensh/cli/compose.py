@@ -20,7 +20,7 @@ EnvFile = Annotated[
 def up(
     spec: Annotated[Path, typer.Argument(help="The team spec.")] = Path("team.toml"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be made, and make nothing.")] = False,
-    workers: Annotated[int | None, typer.Option(min=1, max=253, help="Overrides team.workers of the spec.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, max=249, help="Overrides team.workers of the spec.")] = None,
     speed: Annotated[float | None, typer.Option(help="Rehearsal factor; overrides clock.speed of the spec.")] = None,
     env_file: EnvFile = Path(".env"),
     runs: Runs = Path("runs"),

@@ -12,7 +12,7 @@ from adapters.container_runtime import connect
 from adapters.registry import adapter_class
 from agensh.clock import SystemClock
 from agensh.errors import UsageError
-from agensh.launch.compose.preflight import check_box
+from agensh.launch.compose.preflight import check_box, check_size
 from agensh.launch.compose.project import ENDED, create_project_run, project_runs, renew_credential
 from agensh.launch.compose.stack import Stack
 from agensh.rundir import RunDir, find_run
@@ -108,6 +108,7 @@ def _images(environment: Mapping[str, str]) -> dict[str, str]:
 
 def _spec(spec_file: Path, overrides: Mapping[str, object]) -> TeamSpec:
     spec = load_spec(spec_file, dict(overrides))
+    check_size(spec.team.workers)
     adapter_class(spec.worker.harness).check(spec.task.kind, spec.worker.options)
     return spec
 

@@ -10,7 +10,7 @@ import pytest
 
 from agensh.cli.composing import open_run, read_environment
 from agensh.errors import AgenshError, SpecError, UsageError
-from agensh.launch.compose.preflight import MIN_FREE, check_disk, loopback_ports
+from agensh.launch.compose.preflight import MIN_FREE, MOST_WORKERS, check_disk, check_size, loopback_ports
 from agensh.launch.compose.project import ENDED, create_project_run, project_runs, renew_credential, write_compose_env
 from agensh.rundir import RunDir
 from agensh.spec import TeamSpec, load_spec, parse_spec
@@ -215,6 +215,12 @@ def test_a_port_that_is_none(text: str) -> None:
 def test_a_port_twice() -> None:
     with pytest.raises(UsageError, match=r"^AGENSH_PORT_MATTERMOST: 3000 is already"):
         loopback_ports({"AGENSH_PORT_MATTERMOST": "3000"})
+
+
+def test_a_team_is_as_large_as_its_network() -> None:
+    check_size(MOST_WORKERS)
+    with pytest.raises(UsageError, match=r"^team\.workers: 250 is not allowed: .* at most 249"):
+        check_size(250)
 
 
 def test_the_disk_of_a_folder_that_is_not_there_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

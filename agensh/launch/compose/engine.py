@@ -21,7 +21,7 @@ from agensh.errors import AgenshError, UsageError
 POOL = ipaddress.IPv4Network("10.213.0.0/16")
 """Where the networks of projects are cut from; AGENSH_NETWORKS names another one."""
 _BLOCK = 23
-"""Prefix of one project's share: 254 addresses for workers, and two small networks."""
+"""Prefix of one project's share: a /24 for workers, and two small networks."""
 _CALL = 600.0  # seconds one call of compose may take
 _BUILD = 1800.0  # seconds the build of an image may take
 _TAIL = 400  # characters of a failed call's output that are shown

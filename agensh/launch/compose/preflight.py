@@ -15,6 +15,8 @@ from agensh.rundir import RunDir
 
 PORTS = {"AGENSH_PORT_GITEA": 3000, "AGENSH_PORT_MATTERMOST": 8065, "AGENSH_PORT_BOARD": 8660}
 """What a person reaches on 127.0.0.1, by the variable that moves it."""
+MOST_WORKERS = 249
+"""Addresses of a project's team network, a /24, but for its gateway and the four services on it."""
 MIN_FREE = 5 << 30  # bytes of free disk
 
 
@@ -30,6 +32,12 @@ def loopback_ports(environment: Mapping[str, str]) -> dict[str, int]:
             raise UsageError(f"{variable}: {port} is already the port of another service; choose another.")
         ports[variable] = port
     return ports
+
+
+def check_size(workers: int) -> None:
+    """UsageError for more workers than a project has addresses for."""
+    if workers > MOST_WORKERS:
+        raise UsageError(f"team.workers: {workers} is not allowed: a project in containers has at most {MOST_WORKERS}.")
 
 
 def check_disk(folder: Path) -> None:

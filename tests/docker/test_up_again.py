@@ -1,4 +1,4 @@
-"""A team that is interrupted: `up` killed while it provisions, `down` and `clean` while the workers work."""
+"""A team that is interrupted: `up` killed while it provisions, `down` while the workers work."""
 
 from __future__ import annotations
 
@@ -56,12 +56,8 @@ def test_up_that_is_killed_while_it_provisions_goes_on_and_doubles_nothing(box: 
     assert issues.count('"number"') == 1
     assert "-worker2" in str(sorted(run.secrets().workers))
 
-    # Workers at work: their containers are gone with `down`, and made again by the next `up`.
     workers = {f"{box.project}_{name}" for name in run.secrets().workers}
-    until(lambda: f"{box.project}_{box.project}-worker1" in box.listing().containers, "the first worker")
+    until(lambda: bool(workers & box.listing().containers), "a worker")
     box.agensh("down")
     assert not workers & box.listing().containers
     assert not [name for name in box.listing().networks if name.startswith(f"{box.project}_")]
-    assert "going on" in box.agensh(*arguments).stdout
-    until(lambda: f"{box.project}_{box.project}-worker1" in box.listing().containers, "the first worker again")
-    # The fixture cleans up in the middle of the run and compares what the engine has.

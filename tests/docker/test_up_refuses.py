@@ -94,7 +94,7 @@ def test_a_port_that_is_taken(newcomer: Newcomer) -> None:
 def test_no_engine(newcomer: Newcomer) -> None:
     for arguments in ((), ("--dry-run",)):
         said = newcomer.refused(*arguments, code=1, DOCKER_HOST=f"unix://{newcomer.folder}/none.sock")
-        assert said.startswith("The Docker engine does not answer")
+        assert said.startswith("The Docker engine does not answer (No such file or directory); ")
         assert "systemctl start docker" in said
     assert newcomer.runs() == []
 

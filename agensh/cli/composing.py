@@ -28,11 +28,28 @@ def bring_up(spec_file: Path, overrides: Mapping[str, object], env_file: Path, r
     spec = _spec(spec_file, overrides)
     run = open_run(root, spec.team.name)
     if run is None:
+        _check_name_is_free(spec.team.name, root)
         run = create_project_run(spec, root, SystemClock(), images=_images(environment), environment=environment)
         typer.echo(f"run: {run.path}")
     else:
         typer.echo(f"run: {run.path} (going on; a changed spec counts for the next run)")
     start_stack(Stack(run, typer.echo, environment))
+
+
+def _check_name_is_free(project: str, root: Path) -> None:
+    """UsageError when the engine still has something of a project, with whose data a new run cannot begin."""
+    if not has_remains(connect(), project):
+        return
+    over = project_runs(root, project)
+    if not over:
+        raise UsageError(
+            f"team.name: {project!r} is taken: the engine has containers or volumes of a project of that name that "
+            f"no run below {root} has made; choose another name, or name the other team's folder with --runs."
+        )
+    raise UsageError(
+        f"team.name: {project!r} still has the containers or volumes of {over[-1].run_id}, which is over; "
+        f"`agensh clean {over[-1].run_id}` removes them (its record stays), or choose another name."
+    )
 
 
 def start_stack(stack: Stack) -> None:

@@ -161,7 +161,10 @@ def _start_of_last(file: Path, lines: int) -> int:
     """Return where the last `lines` lines of a file begin."""
     with file.open("rb") as stream:
         position = stream.seek(0, os.SEEK_END)
-        wanted = lines + 1  # the last line's own end does not count
+        if not position:
+            return 0
+        stream.seek(-1, os.SEEK_END)
+        wanted = lines + (stream.read(1) == b"\n")  # the last line's own end does not count
         while position > 0:
             size = min(_TAIL_BLOCK, position)
             position -= size

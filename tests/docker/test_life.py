@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +19,6 @@ from agensh.launch.compose.ending import abort
 from agensh.launch.compose.live import LiveRun, ProjectState, has_remains, shell_command
 from agensh.launch.compose.project import ENDED, create_project_run
 from agensh.launch.examples import example
-from agensh.launch.service import main as service
 from agensh.rundir import RunDir
 from agensh.runs.record import load_record
 from agensh.spec import load_spec
@@ -134,6 +134,7 @@ async def test_a_reboot_aborts_the_run_with_its_record(run: RunDir, live: LiveRu
     assert '"aborted"' in (run.path / "report.json").read_text()
     with pytest.raises(AgenshError, match="has no container"):
         live.worker(WORKER)
-    assert service(["node", str(run.path), "0"]) == 0  # another start of the node host ends at once
+    again = [sys.executable, "-m", "agensh.launch.service", "node", str(run.path), "0"]
+    assert subprocess.run(again, check=False).returncode == 0  # another start of the node host ends at once
     code, said = agensh(run, "resume")
     assert (code, "is over" in said) == (1, True)

@@ -5,7 +5,7 @@
 #   scripts/launch_single_node.sh [team.toml] [--workers N] [--runs FOLDER] …   (agensh up --help)
 set -u
 tools=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
-agensh=$tools/.venv/bin/agensh
+agensh=${AGENSH:-$tools/.venv/bin/agensh}
 [ -x "$agensh" ] || agensh=$(command -v agensh) || { echo "agensh is not installed: make setup in $tools" >&2; exit 1; }
 out=$(mktemp) || exit 1
 run=

@@ -7,7 +7,7 @@
 set -eu
 cd "${1:-.}"
 tools=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
-agensh=$tools/.venv/bin/agensh
+agensh=${AGENSH:-$tools/.venv/bin/agensh}
 [ -x "$agensh" ] || agensh=$(command -v agensh) || { echo "agensh is not installed: make setup in $tools" >&2; exit 1; }
 left=${AGENSH_WAIT:-120} # seconds; cron may be up before the engine
 until docker info >/dev/null 2>&1; do

@@ -45,6 +45,8 @@ def show_status(run: RunDir, *, as_json: bool) -> None:
     record = asyncio.run(load_record(run))
     standing = _in_containers(run) if record.info.containers is not None else _local(run, record.info)
     health = standing.health
+    # The database of a run in containers is out of reach here; the node host is asked instead.
+    told = health if record.info.containers is not None else None
     over = record.state in {"finished", "aborted"} or (run.path / ENDED).exists()
     if as_json:
         typer.echo(
@@ -52,14 +54,14 @@ def show_status(run: RunDir, *, as_json: bool) -> None:
                 {
                     "run": run.run_id,
                     "live": standing.state,
-                    "state": record.state if standing.state == "down" else standing.state,
+                    "state": "running" if told else record.state,
                     "launcher_pid": standing.launcher,
                     "elapsed_s": health.elapsed if health else None,
                     "left_s": health.left if health else None,
                     "workers": health.workers if health else {},
-                    "turns": health.turns if health else len(record.turns),
-                    "events_queued": health.queued
-                    if health
+                    "turns": told.turns if told else len(record.turns),
+                    "events_queued": told.queued
+                    if told
                     else sum(event["state"] in {"queued", "in_flight"} for event in record.events),
                     "events_dead": sum(event["state"] == "dead" for event in record.events),
                     "parked": _parked(record, health),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -135,6 +136,6 @@ async def test_a_reboot_aborts_the_run_with_its_record(run: RunDir, live: LiveRu
     with pytest.raises(AgenshError, match="has no container"):
         live.worker(WORKER)
     again = [sys.executable, "-m", "agensh.launch.service", "node", str(run.path), "0"]
-    assert subprocess.run(again, check=False).returncode == 0  # another start of the node host ends at once
+    assert (await asyncio.to_thread(subprocess.run, again, check=False)).returncode == 0
     code, said = agensh(run, "resume")
     assert (code, "is over" in said) == (1, True)

@@ -135,6 +135,9 @@ class Stack:
         """Remove all containers, networks and volumes of the project; the run folder stays."""
         compose = self.compose()
         self._live().unpause()
+        node = self._find("node")
+        if node is not None:
+            node.remove(force=True)  # before its workers, which it would start again
         remove_containers(self.client, self.project)
         compose.call("down", "-v", "--remove-orphans", "-t", "10", profiles=["gateway", "provision", "node"])
         # Its data is gone: the next `up` starts a run of its own.

@@ -7,7 +7,6 @@ owner of tables (the board, the router) keeps its own Alembic history and versio
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -22,6 +21,7 @@ from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, Invalidate
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+from agensh import outage
 from agensh.errors import AgenshError, UsageError
 
 T = TypeVar("T")
@@ -37,13 +37,6 @@ too many connections, shutting down, connection killed, nobody there (it restart
 
 _NO_ROOM_MYSQL = {1021, 1041, 1114, 3675}
 """Disk full, out of memory, table full, tablespace full."""
-_NO_ROOM_SQLITE = {
-    sqlite3.SQLITE_FULL,
-    # No room by a quota or a limit of file sizes comes as these.
-    sqlite3.SQLITE_IOERR_WRITE,
-    sqlite3.SQLITE_IOERR_FSYNC,
-    sqlite3.SQLITE_IOERR_SHMSIZE,
-}
 
 
 class DatabaseUnavailable(AgenshError):
@@ -155,11 +148,11 @@ def is_retryable(error: DBAPIError) -> bool:
 
 
 def no_room(error: BaseException | None) -> bool:
-    """Say whether the storage under a database (or a driver's own error) took no more: disk full, quota used up."""
+    """Say whether the storage under a database took no more: disk full, quota used up."""
     while error is not None:
         original = error.orig if isinstance(error, DBAPIError) else error
-        if isinstance(original, sqlite3.Error):
-            return getattr(original, "sqlite_errorcode", None) in _NO_ROOM_SQLITE
+        if original is not None and outage.no_room(original):
+            return True
         if isinstance(error, DBAPIError):
             return original is not None and bool(original.args) and original.args[0] in _NO_ROOM_MYSQL
         error = error.__cause__

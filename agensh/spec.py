@@ -117,6 +117,8 @@ class WorkerSection(_Section):
     max_output_tokens: int = Field(
         0, ge=0, le=100_000_000, description="Most tokens of an answer of the model; 0: the CLI's own default."
     )
+    failures: int = Field(3, ge=1, le=100, description="Failed turns in a row before a fresh session of the CLI.")
+    restarts: int = Field(3, ge=1, le=100, description="Fresh sessions in a row before the worker is parked.")
     options: dict[str, str] = Field(default_factory=dict, description="Options of the adapter, e.g. playbook.")
 
 

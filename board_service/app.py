@@ -18,7 +18,7 @@ from starlette.types import Receive, Scope, Send
 import agensh
 from agensh.clock import Clock, SystemClock
 from agensh.db import DatabaseUnavailable, open_engine
-from board_service.api import board, health, notes, pending, stream, tokens
+from board_service.api import board, health, notes, pending, stream, tokens, workers
 from board_service.auth import TokenBook
 from board_service.database import database_url, prepare
 from board_service.errors import Mistake, Refusal, refuse
@@ -74,7 +74,7 @@ def create_app(settings: BoardSettings, *, clock: Clock | None = None) -> FastAP
     )
     bearer = [Depends(HTTPBearer(auto_error=False, description="A token made with `agensh board token`."))]
     app.include_router(health.open_router)
-    for module in (health, notes, pending, tokens, stream, board):
+    for module in (health, notes, pending, tokens, stream, workers, board):
         app.include_router(module.router, dependencies=bearer)
     app.add_exception_handler(Refusal, _refused)
     app.add_exception_handler(HTTPException, _http_error)

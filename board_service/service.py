@@ -47,6 +47,17 @@ class Admitted:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerTold:
+    """What a node host told of a worker."""
+
+    worker: str
+    state: str
+    reason: str
+    told_at: int
+    """Milliseconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True)
 class Pending:
     """What an agent has not acknowledged; acknowledging `cursor` covers all of it."""
 
@@ -91,6 +102,8 @@ class BoardService:
         self.metrics = Metrics()
         self.reads = RateLimiter(Rate(settings.read_rate, settings.read_burst), clock)
         self.writes = RateLimiter(Rate(settings.write_rate, settings.write_burst), clock)
+        self.workers: dict[str, dict[str, WorkerTold]] = {}
+        """What node hosts told of the workers of a board, by name; in memory only."""
         self._boards: dict[str, OpenBoard] = {}
         self._opening = asyncio.Lock()
         self._cursors: dict[tuple[str, str], int] = {}

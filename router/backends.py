@@ -10,7 +10,7 @@ from typing import Protocol
 
 import httpx
 
-from agensh.clients.board import BoardClient, Released, StreamOpened
+from agensh.clients.board import BoardClient, Released, StreamOpened, WorkerState
 from agensh.clients.gateway import GatewayClient
 from agensh.clients.gitea import GiteaClient
 from agensh.clients.gitea_events import GiteaEventStream
@@ -72,6 +72,10 @@ class Backends(Protocol):
 
     def usage(self) -> UsageSource | None:
         """Return who tells what is spent; None in a run without a budget."""
+        ...
+
+    async def tell_workers(self, states: Sequence[WorkerState]) -> None:
+        """Tell the board what the workers of this host do; ServiceError when it does not hear it."""
         ...
 
     async def aclose(self) -> None:
@@ -210,6 +214,11 @@ class ServiceBackends:
     def _paced(self, seconds: float) -> float:
         """A rehearsal sweeps more often, within what the services can bear."""
         return max(FASTEST, seconds / self._info.spec.clock.speed)
+
+    async def tell_workers(self, states: Sequence[WorkerState]) -> None:
+        """See Backends.tell_workers."""
+        admin = BoardClient(self._info.urls.board, self._secrets.board_admin, self._info.board, self._board_http)
+        await admin.tell_workers(states)
 
     async def aclose(self) -> None:
         """Close the connection pools."""

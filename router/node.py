@@ -26,6 +26,7 @@ from starlette.applications import Starlette
 
 from adapters.base import Adapter, Runtime
 from agensh.bounded_http import BoundedProtocol
+from agensh.clients.board import WorkerState
 from agensh.clock import Clock, RunClock
 from agensh.db import migrate, open_engine
 from agensh.errors import AgenshError, ServiceError
@@ -45,6 +46,7 @@ from router.posts import PostFeed
 from router.processes import RecordedRuntime, recorded_processes
 from router.prompt import Briefing
 from router.queue import RetryPolicy
+from router.reporting import report_workers
 from router.router import Router, Shared
 from router.status import NodeStatus, status_routes
 from router.tables import MIGRATIONS, VERSION_TABLE, runs
@@ -152,6 +154,7 @@ class NodeHost:
             helpers = [
                 background.create_task(shared.feed.run()),
                 background.create_task(self._save_positions(shared.writer)),
+                background.create_task(report_workers(self._told, self._backends.tell_workers, self._clock)),
             ]
             usage = self._backends.usage()
             if usage is not None:
@@ -174,6 +177,9 @@ class NodeHost:
             for helper in helpers:
                 helper.cancel()
         await self._save_once(shared.writer)
+
+    def _told(self) -> list[WorkerState]:
+        return [router.told() for router in self.routers.values()]
 
     async def _worker(self, name: str, number: int, shared: Shared) -> None:
         router = self.routers[name]
@@ -227,7 +233,7 @@ class NodeHost:
                 ceiling=max(SHORTEST_WAIT, run_clock.scaled(300.0)),
                 attempts=spec.delivery.attempts,
             ),
-            limits=Limits(context_chars=spec.delivery.context_chars),
+            limits=Limits(spec.worker.failures, spec.worker.restarts, spec.delivery.context_chars),
             repository=(self._info.owner, self._info.repository),
             team=tuple(spec.worker_names),
         )

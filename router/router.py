@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from adapters.base import Adapter
-from agensh.clients.board import BoardClient
+from agensh.clients.board import BoardClient, WorkerState
 from agensh.clients.gitea import GiteaClient
 from agensh.clients.mattermost import MattermostClient
 from agensh.clock import Clock, RunClock
@@ -146,10 +146,6 @@ class Router:
             label = str(arguments.get("label", "")).lstrip("Gg")
             if label.isdecimal():
                 self._shared.feed.release(int(label))
-        elif call.tool == "chat_read":
-            limit = arguments.get("limit", 30)
-            sender = str(arguments.get("with_", "")).removeprefix("@")
-            self._desk.worker_read(sender, call.started_at, limit if isinstance(limit, int) else 30)
 
     # Life
 
@@ -219,6 +215,10 @@ class Router:
     def fail(self, reason: str) -> None:
         """The worker's tasks broke; it is shown as parked with the reason."""
         self._failure = reason
+
+    def told(self) -> WorkerState:
+        """Return what the board is told of the worker."""
+        return WorkerState(self._name, str(self.state), self.reason)
 
     def status(self, depth: Depth) -> dict[str, Any]:
         """Return what the node's status shows of the worker; `depth` is that of its queue's rows."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import AsyncIterator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, suppress
 from string import Template
 from typing import ClassVar
 
@@ -32,6 +32,7 @@ STALL = 600.0  # seconds without a word from an agent that runs no tool; thinkin
 LONGEST_STALL = 86_400
 _START = 120.0  # seconds until it has answered; a loaded machine starts 64 of them at once
 _INTERRUPT = 15.0  # seconds a turn may take to end once it was interrupted
+_REAP = 5.0  # seconds an agent may live on whose output has ended
 _ENV = "env."
 
 
@@ -56,7 +57,7 @@ class AcpAdapter(Adapter):
     _client: AcpClient | None = None
     _agent_name = ""
     _session: str = ""
-    _log: Log | None = None
+    _background = False
     _ended: asyncio.Event | None = None
     _interrupted = False
     _dirty = False
@@ -126,7 +127,8 @@ class AcpAdapter(Adapter):
             self.command(), env=self.environment(), cwd=self.launch.work, log=self.launch.log
         )
         client = self._client = AcpClient(process, _answer)
-        self._before, self._connected, self._used, self._dirty = await seen(self.launch), False, Usage(), False
+        self._before, self._connected, self._used = await seen(self.launch), False, Usage()
+        self._dirty = self._background = False
         try:
             async with asyncio.timeout(_START):
                 self._session = await self._open(client, session)
@@ -134,8 +136,8 @@ class AcpAdapter(Adapter):
             await self.stop()
             raise HarnessUnavailable(f"{self.agent} said nothing for {_START:g} s; see {self.launch.log}.") from None
         except AgentEnded:
-            code = await process.wait()
             await self.stop()
+            code = await process.wait()
             raise HarnessUnavailable(f"{self.agent} ended with {code} at its start; see {self.launch.log}.") from None
         except CallFailed as error:
             await self.stop()
@@ -160,6 +162,10 @@ class AcpAdapter(Adapter):
             session = str((await client.call("session/new", given)).get("sessionId", ""))
             if not session:
                 raise HarnessUnavailable(f"{self.agent} opened a session without an id; see {self.launch.log}.")
+            if _capable(about, "sessionCapabilities", "title"):
+                # An agent that gets no title asks the model for one.
+                with suppress(CallFailed):
+                    await client.call("session/set_title", {"sessionId": session, "title": self.launch.worker})
         else:
             if not _capable(about, "loadSession"):
                 raise SessionLost(f"{self.agent} cannot resume a session.")
@@ -190,17 +196,20 @@ class AcpAdapter(Adapter):
             yield TurnEnd(Outcome.CRASHED, f"{self.agent} is not running.")
             return
         log, ended = self.new_log(), asyncio.Event()
-        self._log, self._ended, self._interrupted, self._dirty = log, ended, False, True
+        log.background = self._background
+        self._ended, self._interrupted, self._dirty = ended, False, True
         try:
-            async for item in self._prompt(client, log, prompt):
-                if isinstance(item, TurnEnd):
-                    self._dirty = False
-                    ended.set()
-                yield item
+            async with aclosing(self._prompt(client, log, prompt)) as items:
+                async for item in items:
+                    if isinstance(item, TurnEnd):
+                        self._dirty = False
+                        ended.set()
+                    yield item
         finally:
             # Also when nobody wants the rest: the agent is still at it then, and takes no second prompt.
             ended.set()
-            self._log = self._ended = None
+            self._ended = None
+            self._background = log.background
 
     async def _ready(self) -> AcpClient | None:
         """Return the client of an agent that takes a prompt, started again where an interrupt ended it."""
@@ -209,7 +218,7 @@ class AcpAdapter(Adapter):
                 await self.start(self._session)
         return None if self._dirty else self._client
 
-    async def _prompt(self, client: AcpClient, log: Log, prompt: str) -> AsyncIterator[TurnItem]:
+    async def _prompt(self, client: AcpClient, log: Log, prompt: str) -> AsyncGenerator[TurnItem]:
         blocks = [{"type": "text", "text": prompt}]
         stall = float(self.launch.options.get("stall_seconds", STALL))
         result: Json = {}
@@ -230,15 +239,26 @@ class AcpAdapter(Adapter):
         except CallFailed as error:
             failed = failures.of_error(error)
         except Silence:
-            # Nobody knows what it waits for; the next turn finds it in the same session, started again.
-            self._client = None
-            await client.process.stop()
-            failed = ProviderError(Outcome.OVERLOADED, f"{self.agent} said nothing for {stall:g} s.")
+            try:
+                result, failed = await self._after_silence(client, log, stall)
+            except AgentEnded:
+                failed = ProviderError(Outcome.CRASHED, await _end_of(client.process, self.agent))
         except AgentEnded:
             failed = ProviderError(Outcome.CRASHED, await _end_of(client.process, self.agent))
         for news in log.said():
             yield news
         yield await self._end(client, log, result, failed)
+
+    async def _after_silence(self, client: AcpClient, log: Log, stall: float) -> tuple[Json, ProviderError | None]:
+        if log.lingering:
+            with suppress(TimeoutError, CallFailed):
+                await client.notify("session/cancel", {"sessionId": self._session})
+                async with asyncio.timeout(_INTERRUPT):
+                    return {**await client.late_answer(), "stopReason": "end_turn"}, None
+        # Nobody knows what it waits for; the next turn finds it in the same session, started again.
+        self._client = None
+        await client.process.stop()
+        return {}, ProviderError(Outcome.OVERLOADED, f"{self.agent} said nothing for {stall:g} s.")
 
     async def _end(self, client: AcpClient, log: Log, result: Json, failed: ProviderError | None) -> TurnEnd:
         usage = self._usage(result)
@@ -246,7 +266,7 @@ class AcpAdapter(Adapter):
             # What the agent made of the end of its commands is no end of the turn.
             return TurnEnd(Outcome.INTERRUPTED, f"{self.agent} was stopped in the middle of the turn.", usage=usage)
         if self._interrupted or result.get("stopReason") == "cancelled":
-            if self.stops_on_interrupt:
+            if self.stops_on_interrupt or log.background:
                 self._client = None
                 await client.process.stop()
             return TurnEnd(Outcome.INTERRUPTED, "The turn was interrupted.", usage=usage)
@@ -266,6 +286,8 @@ class AcpAdapter(Adapter):
         if not self.cumulative_usage:
             return found
         before, self._used = self._used, found
+        if found.input_tokens < before.input_tokens:
+            return found  # it has begun to count anew
         return Usage(
             found.input_tokens - before.input_tokens,
             found.cached_tokens - before.cached_tokens,
@@ -303,13 +325,19 @@ class AcpAdapter(Adapter):
 
     async def stop(self) -> None:
         """End the agent and all its children. Safe to call twice."""
-        client, self._client = self._client, None
+        client, self._client, self._session = self._client, None, ""
         if client is not None:
             await client.process.stop()
 
 
 async def _end_of(process: Process, agent: str) -> str:
-    return f"{agent} ended with {await process.wait()} in the middle of a turn."
+    try:
+        async with asyncio.timeout(_REAP):
+            code = await process.wait()
+    except TimeoutError:
+        await process.stop()
+        return f"{agent} said its last in the middle of a turn, and was ended."
+    return f"{agent} ended with {code} in the middle of a turn."
 
 
 def _answer(method: str, params: Json) -> Json | None:
@@ -341,6 +369,9 @@ def _any(value: str) -> str:
     return ""
 
 
-def _capable(about: Json, name: str) -> bool:
-    capabilities = about.get("agentCapabilities")
-    return isinstance(capabilities, dict) and bool(capabilities.get(name))
+def _capable(about: Json, *names: str) -> bool:
+    """Say whether an agent has a capability; an object, empty or not, says that it has."""
+    value: object = about.get("agentCapabilities")
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value not in (None, False)

@@ -87,6 +87,13 @@ class AcpClient:
                 yield Answer(_result(message))
                 return
 
+    async def late_answer(self) -> Json:
+        """Wait for the answer to a call that met with Silence; CallFailed, AgentEnded."""
+        while (message := await self._receive()).get("id") != self._calls or "method" in message:
+            if "method" in message:
+                await self._heard(message)
+        return _result(message)
+
     async def drain(self) -> None:
         """Take in what the agent has said already, without waiting for more."""
         while True:

@@ -39,10 +39,12 @@ _STOPS = {
 
 def of_error(error: CallFailed) -> ProviderError:
     """Read a JSON-RPC error that answered a prompt."""
-    said = f"{error.message} {_words(error.data)}".strip()
+    said = f"{error.message} {_details(error.data)}".strip()
     if error.code == AUTH_REQUIRED:
         return ProviderError(Outcome.AUTH, sentence(said) or "The agent wants a login.")
-    return read_error(said)
+    # The kind of the error, where an agent adds one, is for the reading and not for a person.
+    found = read_error(f"{said} {json.dumps(error.data)}")
+    return ProviderError(found.outcome, sentence(said) or found.reason, found.retry_after)
 
 
 def of_result(result: Json) -> ProviderError | None:
@@ -63,9 +65,7 @@ def of_remark(remark: str) -> ProviderError | None:
     return found
 
 
-def _words(data: object) -> str:
+def _details(data: object) -> str:
     if isinstance(data, dict):
-        for key in ("details", "message", "error"):
-            if isinstance(data.get(key), str):
-                return str(data[key])
-    return data if isinstance(data, str) else "" if data is None else json.dumps(data)
+        return next((data[key] for key in ("details", "message", "error") if isinstance(data.get(key), str)), "")
+    return data if isinstance(data, str) else ""

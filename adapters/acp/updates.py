@@ -17,6 +17,7 @@ from adapters.base import Text, ToolActivity, TurnItem, Usage
 Json = dict[str, Any]
 SERVER = "agensh"
 """Our MCP server's name."""
+LINGER = 120.0  # seconds after the last words; a model may still be writing the arguments of a long call
 SUMMARY_CAP = 2000  # characters of a tool call's summary
 _OURS = re.compile(rf"(?:mcp(?:__|\.|/))?{SERVER}(?:__|[-./: ])(?P<tool>\w+)", re.IGNORECASE)
 _EDITS = frozenset({"edit", "delete", "move"})
@@ -34,7 +35,10 @@ class Log:
     """There was a text or a tool call."""
     ours: bool = False
     """A tool of ours gave a result, so the agent is connected to our endpoint."""
+    background: bool = False
+    """A command was left running that the agent waits for, and that a cancelled turn leaves alone."""
     _running: dict[str, ToolActivity] = field(default_factory=dict)
+    _facts: dict[str, Json] = field(default_factory=dict)
     _outputs: dict[str, str] = field(default_factory=dict)
     _calls: set[str] = field(default_factory=set)
     _moved: float = field(default_factory=time.monotonic)
@@ -44,7 +48,14 @@ class Log:
 
         `stall` is how long it may from the last text or call on: news of other kinds are no progress.
         """
-        return None if self._running else max(0.0, self._moved + stall - time.monotonic())
+        if self._running:
+            return None
+        return max(0.0, self._moved + (min(LINGER, stall) if self.lingering else stall) - time.monotonic())
+
+    @property
+    def lingering(self) -> bool:
+        """All is said, as far as one can see, and the agent only waits for a command in the background."""
+        return self.background and bool(self.chunks) and not self._running
 
     def items(self, update: Json) -> list[TurnItem]:
         """Return what an update adds to the turn."""
@@ -64,6 +75,11 @@ class Log:
         del message
         self.chunks.append(chunk)
 
+    def left_running(self, activity: ToolActivity) -> bool:
+        """Say whether a call that has ended left a command running; where an agent waits for those."""
+        del activity
+        return False
+
     def said(self) -> list[TurnItem]:
         """Return what the agent has said since the last tool call, as one text."""
         text = "".join(self.chunks).strip()
@@ -79,8 +95,8 @@ class Log:
             return self._change(update)
         self.worked = True
         self._calls.add(call_id)
-        activity = _activity(call_id, update)
-        self._running[call_id] = activity
+        self._facts[call_id] = update
+        activity = self._running[call_id] = _activity(call_id, update)
         return [activity, *self._change(update)]
 
     def _change(self, update: Json) -> list[TurnItem]:
@@ -90,17 +106,22 @@ class Log:
         ok = _ENDED.get(str(update.get("status")))
         if activity is None:
             return []
-        self._outputs[call_id] = output = _output(update, self._outputs.get(call_id, "")).strip()
+        # Some name the command, or the tool, when they have already said that there is one.
+        self._facts[call_id] |= {key: update[key] for key in ("title", "kind", "rawInput") if update.get(key)}
+        activity = self._running[call_id] = _activity(call_id, self._facts[call_id])
+        self._outputs[call_id] = output = _output(update, self._outputs.get(call_id, ""))[-SUMMARY_CAP:]
         if ok is None:
             return []
-        del self._running[call_id], self._outputs[call_id]
+        del self._running[call_id], self._outputs[call_id], self._facts[call_id]
         if activity.kind == "mcp" and ok:
             self.ours = self.ours or SERVER in activity.name
         code = _exit_code(update)
         if activity.kind == "shell" and code is not None:
             ok = code == 0
-        summary = f"{activity.summary}\n{output[-SUMMARY_CAP:]}".strip() if output else activity.summary
-        return [replace(activity, summary=summary, ok=ok)]
+        summary = f"{activity.summary}\n{output.strip()}".strip()
+        activity = replace(activity, summary=summary, ok=ok)
+        self.background = self.background or self.left_running(activity)
+        return [activity]
 
 
 @dataclass

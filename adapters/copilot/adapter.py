@@ -16,7 +16,7 @@ from adapters.acp import failures
 from adapters.acp.adapter import LONGEST_STALL, AcpAdapter
 from adapters.acp.client import Json
 from adapters.acp.updates import Log
-from adapters.base import HarnessUnavailable
+from adapters.base import HarnessUnavailable, ToolActivity
 from adapters.binary import BINARY, PACKAGES, program
 from adapters.copilot import installed, remarks
 from adapters.hook_file import HOOK_SECONDS, hook_command
@@ -151,6 +151,10 @@ class CopilotAdapter(AcpAdapter):
 
 class CopilotLog(Log):
     """A turn of Copilot, without what it says for itself."""
+
+    def left_running(self, activity: ToolActivity) -> bool:
+        """See Log.left_running: 1.0.102 ends no turn while one runs, 1.0.70 does."""
+        return activity.kind == "shell" and remarks.IN_BACKGROUND in activity.summary
 
     def say(self, chunk: str, message: str) -> None:
         """See Log.say."""

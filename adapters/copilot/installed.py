@@ -21,6 +21,7 @@ from adapters.base import HarnessUnavailable
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 # ACP with a provider of one's own wants a login in these: "Authentication required" (1.0.77 was not to be had).
 _LOGIN = range(69, 78)
+_LOOK = 0.2  # seconds between two looks at a lock that another worker has
 
 
 def version_of(binary: Path) -> str:
@@ -75,26 +76,27 @@ async def first_start(cache: Path) -> AsyncIterator[None]:
     if await asyncio.to_thread(_unpacked, cache):
         yield
         return
-    handle = await asyncio.to_thread(_lock, cache)
+    handle = os.open(cache / "first-start.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
+        # To wait in a thread would take one of a few from the worker that has the lock, and could not be cancelled.
+        while not _locked(handle):  # noqa: ASYNC110 (another process has it)
+            await asyncio.sleep(_LOOK)
         yield
     finally:
         os.close(handle)
 
 
+def _locked(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 def _unpacked(cache: Path) -> bool:
     # Made by whoever held the lock to the end of a start.
     return (cache / "started").exists() or not os.access(cache, os.W_OK)
-
-
-def _lock(cache: Path) -> int:
-    handle = os.open(cache / "first-start.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-    except BaseException:
-        os.close(handle)
-        raise
-    return handle
 
 
 def mark_started(cache: Path) -> None:

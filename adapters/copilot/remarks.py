@@ -17,6 +17,8 @@ REMARK = re.compile(
 )
 RETRYING = "Info: Response was interrupted"
 """The answer so far is void: it begins anew."""
+IN_BACKGROUND = "<command started in background with shellId: "
+"""The result of a shell command that goes on."""
 
 _ERROR = "Error: "
 _STATUS = re.compile(r"(\d{3}) ")

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import quote
 
@@ -21,6 +21,7 @@ from agensh.errors import AgenshError, ServiceError
 
 SERVICE = "board"
 STREAM_SILENCE = 45.0  # seconds; the service sends a heartbeat every 15
+REASON_CAP = 500  # code points of a worker's reason
 REJECTED = frozenset({413, 422})
 
 
@@ -82,6 +83,16 @@ class PendingNotice:
 
     id: str
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerState:
+    """What a worker does, as its node host sees it."""
+
+    worker: str
+    state: str
+    reason: str = ""
+    """Why it is parked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +170,16 @@ class BoardClient:
         value = await self._get(f"/pending/{quote(agent, safe='')}", ack=ack, board=self.board)
         notices = tuple(PendingNotice(str(item["id"]), str(item["text"])) for item in value["notices"])
         return Pending(notices, int(value["cursor"]))
+
+    async def tell_workers(self, states: Sequence[WorkerState]) -> None:
+        """Tell what workers do (admins); what is said of others stays."""
+        rows = [asdict(state) | {"reason": state.reason[:REASON_CAP]} for state in states]
+        await self._send("PUT", f"{self._path}/workers", json={"workers": rows}, idempotent=True)
+
+    async def workers(self) -> list[WorkerState]:
+        """Return what the workers of the board do, as their node hosts told it last."""
+        value = await self._get(f"{self._path}/workers")
+        return [WorkerState(str(row["worker"]), str(row["state"]), str(row["reason"])) for row in value["workers"]]
 
     async def head(self) -> int:
         """Return the seq of the newest entry, 0 on an empty board."""

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -38,6 +39,7 @@ WORKER_ROUTES: dict[tuple[str, str], tuple[Wire, bool]] = {
     ("GET", "/models"): (Wire.OTHER, False),
 }
 """Method and path below `/v1` -> the wire, and whether tokens are used."""
+_RELAYED = {(method, f"/v1{path}") for method, path in WORKER_ROUTES}
 
 
 class Gateway:
@@ -116,7 +118,7 @@ class Gateway:
     async def relay(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a worker's request; when the worker leaves, the provider's request ends."""
         path = scope["path"].removeprefix("/v1")
-        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        method = scope["method"]
         wire, metered = WORKER_ROUTES[method, path]
         worker = self.worker_of(scope)
         try:
@@ -202,14 +204,16 @@ async def _answer(send: Send, refusal: Refusal, wire: Wire) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-class _Relay:
-    """An endpoint that answers by itself: what passes is not to be wrapped."""
+class _App(Starlette):
+    """Relays what workers ask past the middleware: it would take part in every event of every stream."""
 
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
+    gateway: Gateway
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._gateway.relay(scope, receive, send)
+        if scope["type"] == "http" and (scope["method"], scope["path"]) in _RELAYED:
+            await self.gateway.relay(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
 
 
 def create_app(gateway: Gateway, run_id: str = "") -> Starlette:
@@ -276,10 +280,13 @@ def create_app(gateway: Gateway, run_id: str = "") -> Starlette:
 
         return guarded
 
-    relay = _Relay(gateway)
-    return Starlette(
+    async def relayed(request: Request) -> Response:
+        # A HEAD of a list; everything else of these routes is relayed before it gets here.
+        raise HTTPException(405)
+
+    app = _App(
         routes=[
-            *(Route(f"/v1{path}", relay, methods=[method]) for method, path in WORKER_ROUTES),
+            *(Route(f"/v1{path}", relayed, methods=[method]) for method, path in WORKER_ROUTES),
             Route("/", root, methods=["GET"]),
             Route("/healthz", healthz, methods=["GET"]),
             Route("/key", own_key, methods=["GET"]),
@@ -289,3 +296,5 @@ def create_app(gateway: Gateway, run_id: str = "") -> Starlette:
         ],
         lifespan=lifespan,
     )
+    app.gateway = gateway
+    return app

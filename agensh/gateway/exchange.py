@@ -74,6 +74,7 @@ class Exchange:
         self._status = 0
         self._settled = not ask.metered
         self._sent = False
+        self._told = False
         self._meter = Meter(ask.wire)
         self.leaving = "the client left"
         """Why it is cancelled, when it is."""
@@ -136,22 +137,18 @@ class Exchange:
         if ask.wire is Wire.CHAT and self._head.stream:
             body, added = ask_for_usage(body, self._head)
         self._meter = Meter(ask.wire, hide_usage=added)
-        begins = asyncio.ensure_future(self._desk.ledger.begin(self._begun)) if ask.metered else None
         self._sent = True
+        if ask.metered:
+            self._desk.ledger.begin(self._begun)
         try:
             async with self._desk.upstream.request(
                 ask.method, ask.path, ask.query, ask.headers, body, ask.worker
             ) as answer:
-                if begins is not None:
-                    await begins  # it is on record before the worker sees its first byte
                 await self._pass_on(answer)
         except TimeoutError as error:
             await self._broken(504, "agensh_provider_silent", "The provider sent nothing in time.", error)
         except aiohttp.ClientError as error:
             await self._broken(502, "agensh_provider_unreachable", "The provider cannot be reached.", error)
-        finally:
-            if begins is not None and not begins.cancel() and not begins.cancelled():
-                begins.exception()  # the answer failed first; the row is written later
 
     async def _broken(self, status: int, code: str, message: str, error: Exception) -> None:
         """The provider failed: before its answer that is an answer of ours, later the answer is cut."""
@@ -189,10 +186,13 @@ class Exchange:
     async def _pass_stream(self, answer: aiohttp.ClientResponse) -> None:
         meter, send = self._meter, self._send
         await self._start(answer.status, answer_headers(answer))
-        async for chunk in answer.content.iter_any():
+        read = answer.content.readany
+        while chunk := await read():
             kept = meter.feed(chunk)
             if meter.final and not self._settled:
                 await self._settle_metered()
+            elif meter.tokens is not None and not self._told and not self._settled:
+                self._tell()
             if kept:
                 await send({"type": "http.response.body", "body": kept, "more_body": True})
         await self._settle_metered()
@@ -225,6 +225,13 @@ class Exchange:
         body = refusal.body(self._ask.wire)
         await self._start(refusal.status, [*refusal.headers(), (b"content-length", b"%d" % len(body))])
         await self._send({"type": "http.response.body", "body": body})
+
+    def _tell(self) -> None:
+        """Keep what the beginning of a stream reported: should the gateway be killed now, the prompt was paid."""
+        self._told = True
+        tokens = self._meter.tokens or Tokens()
+        cost = self._desk.prices.cost(tokens, self._begun.model, self._meter.model)
+        self._desk.ledger.note(self._begun, Settled("open", None, self._status, "", tokens, cost))
 
     async def _settle_metered(self) -> None:
         if self._meter.complete:

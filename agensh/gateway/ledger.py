@@ -1,8 +1,8 @@
 """The gateway's database: keys, and every request with what it cost.
 
-`begin` and `settle` return once their row is committed; rows of many requests go into one transaction. Both are safe to
-repeat. While the database is away they wait, at most `PATIENCE`; then DatabaseUnavailable tells the caller, and the row
-is kept and written as soon as the database takes it.
+`settle` returns once its row is committed, and with it everything that was given before; rows of many requests go into
+one transaction. While the database is away it waits, at most `PATIENCE`; then DatabaseUnavailable tells the caller, and
+the row is kept and written as soon as the database takes it. `begin` and `note` wait for nothing.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Settled:
     """How a request ended."""
 
     state: str
-    """`metered`, `unmetered`, `failed` or `refused`."""
-    ended_at: float
+    """`metered`, `unmetered`, `failed` or `refused`; `open` for what is known of one that goes on."""
+    ended_at: float | None
     status: int
     reason: str = ""
     tokens: Tokens = field(default_factory=Tokens)
@@ -106,16 +106,17 @@ class Ledger:
         if lost := await retrying(once, sleep=self._clock.sleep):
             log.warning("requests of a killed gateway are unmetered", extra={"requests": lost})
 
-    async def begin(self, begun: Begun) -> None:
-        """Commit that a request begins."""
-        await self._write(_Row(begun, None, asyncio.get_running_loop().create_future()))
+    def begin(self, begun: Begun) -> None:
+        """Let it be written that a request begins, soon and before how it ends; wait for nothing."""
+        self._rows.append(_Row(begun, None, asyncio.get_running_loop().create_future()))
+        self._work.set()
 
     async def settle(self, begun: Begun, settled: Settled) -> None:
         """Commit how a request ended; one that was never begun is written whole."""
         await self._write(_Row(begun, settled, asyncio.get_running_loop().create_future()))
 
     def note(self, begun: Begun, settled: Settled) -> None:
-        """Let it be written how a request ended, soon, and wait for nothing."""
+        """Let it be written how a request ended, or how far it is, soon, and wait for nothing."""
         self._rows.append(_Row(begun, settled, asyncio.get_running_loop().create_future()))
         self._work.set()
 

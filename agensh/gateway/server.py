@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from agensh.clock import SystemClock
 from agensh.gateway.app import Gateway, create_app
-from agensh.serving import make_server, open_socket
+from agensh.serving import BACKLOG, make_server, open_socket
 from agensh.spec import GatewaySection
 
 
@@ -24,12 +24,13 @@ def serve(
 ) -> None:
     """Serve until SIGTERM or SIGINT; UsageError when the port is in use.
 
-    `announce` is told the port once the socket is bound.
+    `announce` is told the port once connections are taken.
     """
     with open_socket(host, port, "gateway") as listening:
         gateway = Gateway(section, credential, admin, database, SystemClock())
         # A cut answer is the provider's doing, and the exchange has said so; the server would call it an error of ours.
         logging.getLogger("uvicorn.error").addFilter(_not_about_cuts)
+        listening.listen(BACKLOG)  # who is told connects at once, and waits for the rest of the start
         announce(listening.getsockname()[1])
         make_server(create_app(gateway, run_id), gateway.stop, ws="none").run(sockets=[listening])
 

@@ -101,6 +101,8 @@ class Meter:
         if self._lost:
             return chunk
         buffer = self._buffer
+        if not buffer and chunk.endswith(b"\n\n") and self._dull(chunk):
+            return chunk  # by far the most: whole events that tell nothing
         buffer += chunk
         ends = [match.end() for match in _END.finditer(buffer, self._searched)]
         if not ends:
@@ -126,12 +128,13 @@ class Meter:
         self._buffer.clear()
         return kept
 
+    def _dull(self, events: bytes) -> bool:
+        """Say whether nothing in there can concern the meter."""
+        return _USAGE not in events and (b"[DONE]" if self._wire is Wire.CHAT else b"message_stop") not in events
+
     def _look(self, whole: bytes, ends: list[int]) -> bytes:
         """Read complete events; return those to send on."""
-        if self._wire is Wire.CHAT:
-            if _USAGE not in whole and b"[DONE]" not in whole:
-                return whole
-        elif _USAGE not in whole and b"message_stop" not in whole:
+        if self._dull(whole):
             return whole
         kept = []
         start = 0

@@ -12,7 +12,7 @@ again reach the end of the order (how many are lost is exact, which ones is not)
 - *announced*: shown, or counted among the rest, whichever came first.
 - *lost*, for entries: pairs of entry and worker that were never announced by the end, also after the worker's closing
   call; besides, each entry the board admitted and does not hold. For direct messages: never shown. For posts of the
-  task channel, which only prompts tell: left out by a prompt that told of a later one.
+  task channel, which only prompts tell: left out by a prompt that told of a later one, and not read by the worker.
 - *repeated*: showings of the same entry or message to the same worker after its first.
 - *excess*: how much later than the end of the worker's next call something was announced. The next call is the first
   that began after the writer had the answer to its post. What was announced earlier has no excess.
@@ -21,13 +21,15 @@ again reach the end of the order (how many are lost is exact, which ones is not)
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from agensh.rehearse.log import Call, SentMessage
 from agensh.rehearse.reading import Seen
+
+READ_AT_MOST = 5  # posts that a reading of the channel withdraws: half of the 10 that it shows
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,29 +204,40 @@ def count_worker(
     _count_messages(tally, worker, ordered, began, sights, messages)
 
 
-def count_posts(tally: Tally, worker: int, prompts: Sequence[Prompt], authors: Mapping[int, int]) -> None:
+def count_posts(
+    tally: Tally, worker: int, calls: Sequence[Call], prompts: Sequence[Prompt], authors: Mapping[int, int]
+) -> None:
     """Count what a worker's prompts told of the task channel; `authors` has the author's index of each post by its seq.
 
-    Prompts tell them in order, so each post of the others up to the newest that was told must have been told, once.
-    What came later waits for the next turn.
+    A prompt tells of everything up to its newest post, so each post of the others after the newest of the prompt before
+    must be in it, but for what the worker has read by itself: a reading of the channel withdraws as many posts as are
+    sure to have been in it. What came later waits for the next turn.
     """
-    told: set[int] = set()
+    readings = sorted(call.ended for call in calls if call.tool == "chat_read" and call.ok)
+    through = unread = lost = 0
     for prompt in sorted(prompts, key=lambda item: item.at):
-        for group in prompt.seen.posts:
-            seqs = {seq for seq in range(group.first, group.last + 1) if authors.get(seq, worker) != worker}
-            if len(seqs) != group.count:
-                tally.lost += abs(len(seqs) - group.count)
-                tally.note(f"worker {worker + 1} was told of {group.count} posts in a line that stands for {len(seqs)}")
-            if again := told & seqs:
-                tally.repeated += len(again)
-                tally.note(f"worker {worker + 1} was told of post {min(again)} again")
-            told |= seqs
-    tally.posts += len(told)
-    newest = max(told, default=0)
-    missing = [seq for seq, author in authors.items() if seq <= newest and author != worker and seq not in told]
-    if missing:
-        tally.lost += len(missing)
-        tally.note(f"worker {worker + 1} was never told of post {missing[0]}")
+        groups = prompt.seen.posts
+        if not groups:
+            continue
+        newest = max(group.last for group in groups)
+        again = sum(_others(authors, worker, group.first, min(group.last, through)) for group in groups)
+        if again:
+            tally.repeated += again
+            tally.note(f"worker {worker + 1} was told of posts up to {through} again")
+        told = sum(group.count for group in groups)
+        unread += _others(authors, worker, through + 1, newest) - (told - again)
+        # What a reading withdrew may be newer than what the next prompt tells of.
+        more = unread - READ_AT_MOST * bisect_right(readings, prompt.at) - lost
+        if more > 0:
+            lost += more
+            tally.note(f"worker {worker + 1} was not told of {more} posts between {through} and {newest}")
+        tally.posts += told
+        through = max(through, newest)
+    tally.lost += lost
+
+
+def _others(authors: Mapping[int, int], worker: int, first: int, last: int) -> int:
+    return sum(authors.get(seq, worker) != worker for seq in range(first, last + 1))
 
 
 def _in_order(reader: _Reader, calls: Sequence[Call], prompts: Sequence[Prompt]) -> list[_Sight]:

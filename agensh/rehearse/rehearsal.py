@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from sqlalchemy import inspect
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from agensh.clock import Clock
-from agensh.errors import AgenshError
+from agensh.db import open_engine
+from agensh.errors import AgenshError, UsageError
 from agensh.launch.children import Child, start_all, stop_all
 from agensh.launch.create import create_run
 from agensh.launch.ports import HOST, free_ports
@@ -29,6 +32,7 @@ from agensh.rundir import NodePlace, RunDir, RunInfo
 from agensh.spec import TeamSpec, parse_spec
 
 TEAM = "rehearsal"
+DATABASES = ("agensh_board", "agensh_runtime")
 WORKERS_A_HOST = 64
 HOSTS_A_CORE = 1
 LEAD = 3.0  # seconds between the start of the generators and the first call
@@ -123,7 +127,7 @@ class Rehearsal:
                 await self._look_again(run, plan, again)
                 ends = replace(ends, looks=again + 1)
                 figures = await self._evaluate(run, info, plan, ends, database, provisioned, empty_mb)
-            return replace(figures, under_way=missing - figures.lost)
+            return replace(figures, under_way=max(0, missing - figures.lost))
 
     async def _evaluate(
         self,
@@ -165,11 +169,14 @@ class Rehearsal:
                     "--db: put {name} where the name of the database goes, e.g. "
                     "mysql+aiomysql://user:password@host/{name}; agensh_board and agensh_runtime must be there, empty."
                 )
-            return _Database("given", options.db.format(name="agensh_board"), options.db.format(name="agensh_runtime"))
+            given = _Database("given", *(options.db.format(name=name) for name in DATABASES))
+            for url in (given.board, given.runtime):
+                await _check_empty(url)
+            return given
         self._say("starting a private MariaDB")
-        server = await stack.enter_async_context(private_mariadb(self._clock, ("agensh_board", "agensh_runtime")))
+        server = await stack.enter_async_context(private_mariadb(self._clock, DATABASES))
         self._pids["mariadb"] = server.pid
-        return _Database("mariadb", server.url("agensh_board"), server.url("agensh_runtime"))
+        return _Database("mariadb", *map(server.url, DATABASES))
 
     def _create(self, database: _Database) -> RunDir:
         goal = self._root / "goal.md"
@@ -263,6 +270,25 @@ class _Database:
     kind: str
     board: str
     runtime: str
+
+
+async def _check_empty(url: str) -> None:
+    """AgenshError when a database cannot be used or holds something: a rehearsal of its own would be wrong there."""
+    try:
+        engine = open_engine(url, pool_size=1)
+    except (ArgumentError, UsageError) as error:
+        raise AgenshError(f"--db: {error}") from error
+    shown = engine.url.render_as_string(hide_password=True)
+    try:
+        async with engine.connect() as connection:
+            tables = await connection.run_sync(lambda plain: inspect(plain).get_table_names())
+    except SQLAlchemyError as error:
+        reason = str(getattr(error, "orig", None) or error)
+        raise AgenshError(f"--db: {shown} cannot be used: {reason}") from error
+    finally:
+        await engine.dispose()
+    if tables:
+        raise AgenshError(f"--db: {shown} is not empty (it has {', '.join(sorted(tables)[:3])}, ...); give it anew.")
 
 
 async def statuses(run: RunDir, info: RunInfo) -> list[dict[str, Any]]:

@@ -143,8 +143,9 @@ def _count(
         to.setdefault(message.to, []).append(message)
     for index, name in enumerate(info.spec.worker_names):
         prompts = list(_prompts(run.worker(name) / "work" / PROMPTS))
-        count_worker(tally, index, load.calls.get(index, []), prompts, board, to.get(index, []))
-        count_posts(tally, index, prompts, authors)
+        calls = load.calls.get(index, [])
+        count_worker(tally, index, calls, prompts, board, to.get(index, []))
+        count_posts(tally, index, calls, prompts, authors)
 
 
 def _prompts(path: Path) -> Iterator[Prompt]:

@@ -65,7 +65,7 @@ class _Place:
     recent: tuple[tuple[int, str], ...] = ()
     """Time and id of committed posts, candidates for the anchor."""
     read_at: tuple[int, int] | None = None
-    """The channel's newest time and count of posts when it was last read back."""
+    """The channel's newest time and count of posts, as last read back and pushed since."""
 
     def advanced(self, posts: Iterable[Post], now: float) -> tuple[tuple[tuple[int, str], ...], str]:
         """Return `recent` and `anchor` as they will be once `posts` are committed, `now` by the chat's clock."""
@@ -321,6 +321,10 @@ class MattermostListener(Listener[ChatSignal]):
             await self.sink.put(events, {_cursor(place.id): value} if value != place.stored else {})
         place.recent, place.anchor, place.stored = recent, anchor, value
         place.newest = max([place.newest, *(post.create_at for post in posts)])
+        if place.read_at is not None:
+            # What was pushed need not be read back: at the next sweep the channel has exactly these more.
+            pushed = [post for post in posts if post.id not in self._committed and not post.type.startswith("system_")]
+            place.read_at = (max(place.read_at[0], place.newest), place.read_at[1] + len(pushed))
         self._committed.update((post.id, None) for post in posts)
         while len(self._committed) > MOST_COMMITTED:
             del self._committed[next(iter(self._committed))]

@@ -123,7 +123,7 @@ class PendingFeed:
             return self._ledger.take(room)
 
     def written(self) -> None:
-        """The result with what `take` returned was written to the client."""
+        """The result with what `take` returned goes out to the client."""
         with self._lock:
             self._written = self._ledger.provable()
 

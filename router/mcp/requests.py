@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive
 
@@ -28,16 +28,21 @@ def refusal(status: int, message: str, headers: dict[str, str] | None = None) ->
 
 async def whole_body(request: Request) -> bytes:
     """Take the body in, bounded in size and time; BodyRefused, or ClientDisconnect when the client left meanwhile."""
-    body = bytearray()
+    body = b""
     try:
         async with asyncio.timeout(BODY_SECONDS):
-            async for chunk in request.stream():
-                body += chunk
+            while True:
+                message = await request.receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                part: bytes = message.get("body", b"")
+                body += part
                 if len(body) > BODY_LIMIT:
                     raise BodyRefused(413, f"The request has more than {BODY_LIMIT} bytes.")
+                if not message.get("more_body", False):
+                    return body
     except TimeoutError:
         raise BodyRefused(408, f"The request did not arrive within {BODY_SECONDS:g} s.") from None
-    return bytes(body)
 
 
 def replayed(request: Request, body: bytes) -> Receive:

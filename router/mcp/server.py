@@ -12,7 +12,7 @@ import json
 import logging
 import math
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -20,7 +20,6 @@ import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -178,7 +177,7 @@ class Endpoint:
         worker.record(
             ToolCall(
                 tool=params.name,
-                arguments=json.dumps(params.arguments or {}, ensure_ascii=False)[:ARGUMENTS_CAP],
+                arguments=_encode(params.arguments or {})[:ARGUMENTS_CAP],
                 ok=not reply.is_error,
                 summary=reply.text[:SUMMARY_CAP],
                 started_at=started,
@@ -218,11 +217,15 @@ class Endpoint:
             return  # it left in the middle of its request; nothing was called
         scope[WORKER_KEY] = worker
         receive = replayed(request, body)
-        accept = Headers(scope=scope).get("accept", "*/*")
+        accept = request.headers.get("accept", "*/*")
         if "application/json" not in accept and "*/*" not in accept and "text/event-stream" in accept:
             await self._sse.handle_request(_accepting_both(scope), receive, send)
         else:
             await self._json.handle_request(scope, receive, send)
+
+
+_encode: Callable[[object], str] = json.JSONEncoder(ensure_ascii=False).encode
+"""Made once: `json.dumps` makes an encoder for each call that is not of the plainest kind."""
 
 
 def _accepting_both(scope: Scope) -> Scope:

@@ -215,9 +215,10 @@ class Wrapped:
                 if changed is None:
                     write_all(2, line)
                 else:
-                    write_all(1, changed)
                     if changed is not line:
+                        # Before the client can answer with its next call. If it is gone, there is none.
                         self._feed.written()
+                    write_all(1, changed)
             except OSError:
                 if changed is not None:
                     # The client is gone without a word: end the server, which nobody reads any more.

@@ -200,7 +200,7 @@ async def test_a_client_that_reads_no_more_has_not_been_told(tmp_path: Path) -> 
 async def test_a_new_connection_for_each_call_repeats_nothing(tmp_path: Path, after: str) -> None:
     async with hosting(tmp_path) as host:
         seen = ""
-        for _ in range(either(10, 100)):
+        for _ in range(either(10, 50)):
             await host.tell()
             async with host.client(host.url) as client:
                 client.headers["connection"] = after
@@ -339,7 +339,7 @@ class Shim:
 
 @pytest.fixture
 def _impatient_shim(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, seconds in (("TIMEOUT", 0.5), ("LONGEST_ANSWER", 1.0), ("FIRST_PAUSE", 0.1), ("LONGEST_PAUSE", 0.2)):
+    for name, seconds in (("TIMEOUT", 1.0), ("LONGEST_ANSWER", 1.5), ("FIRST_PAUSE", 0.1), ("LONGEST_PAUSE", 0.2)):
         monkeypatch.setattr(pending_module, name, seconds)
 
 
@@ -377,12 +377,14 @@ async def test_the_shim_shows_everything_once_whatever_becomes_of_its_connection
         async with asyncio.timeout(40):
             while not complaints or host.proxy.cuts_left:
                 seen += await asyncio.to_thread(shim.result)
+        if host.proxy.mode is not Mode.PASS:
+            for _ in range(5):
+                seen += await asyncio.to_thread(shim.result)
+            assert len(complaints) == 1, f"one line an outage: {complaints}"
         host.proxy.mode = Mode.PASS
         await host.tell()
         await results_until_shown()
         for number in range(1, host.seq + 1):
             assert seen.count(f"entry number {number} (") == 1, seen
             assert seen.count(f"message number {number}\n") == 1, seen
-        # Between two cuts it may have worked again.
-        assert len(complaints) <= (3 if fault in {"cut", "orderly"} else 1), f"one line an outage: {complaints}"
         assert threading.active_count() < 50

@@ -276,6 +276,7 @@ async def bots(chat: RunningChat, count: int) -> tuple[str, list[str], list[str]
     return channel.id, names, tokens
 
 
+@pytest.mark.timeout(either(120, 900))
 async def test_a_restarted_chat_gets_all_its_listeners_back_and_none_missed_a_post(
     chat: RunningChat, monkeypatch: pytest.MonkeyPatch
 ) -> None:

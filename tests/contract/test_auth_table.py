@@ -36,6 +36,7 @@ PARAMETERS = {"board": "main", "label": "G1", "agent": "w1", "worker": "w1"}
 BODIES: dict[str, dict[str, Any]] = {
     "/board/{board}/note": {"type": "FACT", "content": "x"},
     "/tokens": {"worker": "w9"},
+    "/board/{board}/workers": {"workers": [{"worker": "w1", "state": "busy"}]},
 }
 QUERIES = {"/board/{board}/grep": {"q": "x"}}
 WHO = ("w1", "w2", "elsewhere", "reader", "admin")

@@ -461,3 +461,19 @@ async def test_a_long_board_is_cut_to_its_newest_entries(ask: Ask, board: Runnin
             break
         assert text.endswith(f"board_read(after={after}).")
     assert (seen, after) == (199, 200)
+
+
+async def test_the_endpoint_knows_whether_a_cli_has_found_the_tools(url: str) -> None:
+    async def seen(worker: str) -> int:
+        async with http(url, f"token-of-{worker}") as client:
+            count: int = (await client.get(f"/mcp/{worker}/seen")).json()["count"]
+            return count
+
+    async with http(url) as client:
+        await client.post(f"/mcp/{ONE}", json=rpc("ping"))
+        assert await seen(ONE) == 0
+        await client.post(f"/mcp/{ONE}", json=rpc("tools/list"))
+        assert await seen(ONE) == 1
+        await client.post(f"/mcp/{ONE}", json=rpc("tools/call", {"name": "echo"}))
+        assert await seen(ONE) == 2
+    assert await seen(TWO) == 0

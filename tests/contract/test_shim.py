@@ -22,6 +22,7 @@ from agensh.entries import Entry, EntryType
 from router.mcp.notices import PendingMessage
 from router.mcp.server import create_mcp_app
 from tests.support.pending_server import PendingServer, pending_server
+from tests.support.queues import until
 from tests.support.uvicorn_server import serving
 from tests.support.workers import StubWorker
 
@@ -523,7 +524,7 @@ async def test_direct_messages_come_from_the_node_host(start: Callable[..., Sess
         ]
         assert worker.desk.acknowledged == []
         assert await tool_call(2) == []
-        assert worker.desk.acknowledged == ["e7", "g1"]
+        await until(lambda: worker.desk.acknowledged == ["e7", "g1"], "the second call proved the first one's notices")
         worker.desk.entries += [Entry(2, "demo-worker2", EntryType.FACT, "spaces", clock.time())]
         assert await tool_call(3) == ["[agensh notices]\n[demo-worker2/FACT +0.0m] spaces (G2)"]
         session.stdin.close()

@@ -41,6 +41,14 @@ class TestCodexAcp(HarnessCases):
     adapter = AcpAdapter
     package = "@agentclientprotocol/codex-acp"
     effort = ""
+    left_out = frozenset(
+        {
+            "test_a_full_context_window",
+            "test_an_error_that_passes",
+            "test_it_writes_into_the_workers_folders_only",
+            "test_without_hooks_the_shell_brings_nothing",
+        }
+    )
 
     def options_for(self, binary: Path) -> Mapping[str, str]:
         return {

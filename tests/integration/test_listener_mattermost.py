@@ -252,6 +252,45 @@ async def test_a_killed_chat_loses_and_doubles_no_post(office: Office, tmp_path:
         assert sorted(everything) == sorted(f"number {index}" for index in range(sent))
 
 
+async def test_a_sweep_reads_no_channel_whose_posts_were_all_pushed(
+    office: Office, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, swept, read = office.clients[office.me], count(1), count(1)
+    sweeps, readings = [0], [0]
+    my_channels, page = client.my_channels, client._post_page
+
+    async def counted_sweep() -> list[Channel]:
+        found = await my_channels()
+        sweeps[0] = next(swept)
+        return found
+
+    async def counted_page(*arguments: Any) -> list[Any]:
+        readings[0] = next(read)
+        return await page(*arguments)
+
+    async with running_queue(tmp_path, office.me) as rows, listening(office.listener(rows.queue)) as listener:
+
+        async def sweep() -> int:
+            before, done = readings[0], sweeps[0]
+            listener.sweep_soon(0.0)
+            await until(lambda: sweeps[0] > done, "a sweep")
+            await office.clients[office.me].direct_message(office.names[1], "my answer, which is pushed as well")
+            await office.other().direct_message(office.me, f"after sweep {done}")
+            await rows.until(4 + len(sent))
+            sent.append(done)
+            return readings[0] - before
+
+        sent: list[int] = []
+        for number in range(3):
+            await office.other().direct_message(office.me, f"message {number}")
+        await rows.until(3)
+        monkeypatch.setattr(client, "my_channels", counted_sweep)
+        monkeypatch.setattr(client, "_post_page", counted_page)
+        await sweep()
+        assert await sweep() == 0
+        assert await sweep() == 0
+
+
 async def test_the_task_channel_is_heard_once_for_all_workers_of_a_host(office: Office, tmp_path: Path) -> None:
     """Cut sockets, a killed chat and a restarted host: each post is kept once, and each worker is told of it once."""
     task, clock = await office.task(), SystemClock()

@@ -13,7 +13,8 @@ from agensh.clock import SystemClock
 from agensh.errors import AgenshError
 from agensh.launch.create import share_workers
 from agensh.rehearse.mariadb import private_mariadb
-from agensh.rehearse.rehearsal import Options
+from agensh.rehearse.rehearsal import Options, Rehearsal
+from tests.support.mariadb import running_mariadb
 
 RATES = [
     "--call-every",
@@ -82,3 +83,30 @@ def test_hosts_share_the_workers() -> None:
 )
 def test_a_host_for_each_core_and_64_workers(workers: int, cores: int, hosts: int) -> None:
     assert Options(workers=workers).host_count(cores) == hosts
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [
+        ("mysql+aiomysql://a:secret@127.0.0.1:1/x", "--db: put {name} where the name of the database goes"),
+        ("postgresql://a:secret@127.0.0.1:1/{name}", "--db: database: 'postgresql' is not supported"),
+        ("nonsense {name}", "--db: Could not parse SQLAlchemy URL"),
+        ("mysql+aiomysql://a:secret@127.0.0.1:1/{name}", "--db: mysql+aiomysql://a:***@127.0.0.1:1/agensh_board?"),
+    ],
+)
+async def test_a_database_that_cannot_be_used_is_said_before_anything_starts(
+    tmp_path: Path, url: str, reason: str
+) -> None:
+    with pytest.raises(AgenshError) as refused:
+        await Rehearsal(Options(workers=2, db=url), tmp_path, lambda _line: None, SystemClock()).run()
+    assert str(refused.value).startswith(reason)
+    assert "secret" not in str(refused.value)
+    assert not (tmp_path / "goal.md").exists()
+
+
+async def test_a_database_that_holds_something_is_refused(tmp_path: Path) -> None:
+    with running_mariadb() as server:
+        server.run("CREATE DATABASE agensh_board", "CREATE TABLE agensh_board.mine (a INT)")
+        url = f"mysql+aiomysql://root@127.0.0.1:{server.port}/{{name}}"
+        with pytest.raises(AgenshError, match=r"agensh_board\S* is not empty \(it has mine, "):
+            await Rehearsal(Options(workers=2, db=url), tmp_path, lambda _line: None, SystemClock()).run()

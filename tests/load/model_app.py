@@ -10,6 +10,7 @@ import asyncio
 import json
 import re
 import sys
+from typing import Any
 
 import uvloop
 
@@ -47,8 +48,7 @@ class _Connection(asyncio.Protocol):
         self._writing.set()
         self._task: asyncio.Task[None] | None = None
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+    def connection_made(self, transport: Any) -> None:  # uvloop's is no subclass of asyncio's
         self._transport = transport
 
     def pause_writing(self) -> None:

@@ -28,8 +28,7 @@ class _Reader(asyncio.Protocol):
         self._tail = b""
         self._asked = 0.0
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
+    def connection_made(self, transport: Any) -> None:  # uvloop's is no subclass of asyncio's
         self.transport = transport
         self._ask()
 

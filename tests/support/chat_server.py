@@ -26,6 +26,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from agensh.embedded.chat.server import serve
 from agensh.embedded.chat.settings import ChatSettings
+from agensh.logs import set_up_logging
+set_up_logging()
 data, port, admin, password, settings = sys.argv[1:]
 serve(Path(data), "127.0.0.1", int(port), (admin, password), ChatSettings(**json.loads(settings)))
 """
@@ -49,6 +51,8 @@ class RunningChat:
     """Folder of the embedded chat; None for a server of somebody else."""
     settings: dict[str, object] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
+    log_file: Path | None = None
+    """Where its log goes; beside the data by default."""
 
     @property
     def port(self) -> int:
@@ -60,7 +64,7 @@ class RunningChat:
     def log_path(self) -> Path:
         """Where the process writes its log."""
         assert self.data is not None
-        return self.data.with_suffix(".log")
+        return self.log_file or self.data.with_suffix(".log")
 
     def log(self) -> str:
         """Return what the process logged."""
@@ -110,7 +114,7 @@ class RunningChat:
 
 
 @contextmanager
-def running_chat(folder: Path, **settings: object) -> Iterator[RunningChat]:
+def running_chat(folder: Path, *, log: Path | None = None, **settings: object) -> Iterator[RunningChat]:
     """Yield a running chat whose data is in `folder`; `settings` are fields of `ChatSettings`.
 
     With AGENSH_MATTERMOST_URL set (and AGENSH_MATTERMOST_ADMIN, AGENSH_MATTERMOST_PASSWORD) it is that server instead.
@@ -121,7 +125,8 @@ def running_chat(folder: Path, **settings: object) -> Iterator[RunningChat]:
             url.rstrip("/"), os.environ["AGENSH_MATTERMOST_ADMIN"], os.environ["AGENSH_MATTERMOST_PASSWORD"]
         )
         return
-    chat = RunningChat(f"http://127.0.0.1:{free_port()}", ADMIN, PASSWORD, folder / "chat", dict(settings))
+    url = f"http://127.0.0.1:{free_port()}"
+    chat = RunningChat(url, ADMIN, PASSWORD, folder / "chat", dict(settings), log_file=log)
     chat.start()
     try:
         yield chat

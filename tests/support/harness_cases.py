@@ -57,7 +57,16 @@ class HarnessCases:
     structured_copies: ClassVar[int] = 1
     """How often the CLI shows the model a text block beside structured data."""
 
+    left_out: ClassVar[frozenset[str]] = frozenset()
+    """Cases by name that another module or version of the CLI stands for, to save time."""
+
     # Set-up
+
+    @pytest.fixture(autouse=True)
+    def leave_out(self, request: pytest.FixtureRequest) -> None:
+        """Skip what is left out, before a CLI is started."""
+        if request.function.__name__ in self.left_out:
+            pytest.skip("another module stands for it")
 
     def options_for(self, binary: Path) -> Mapping[str, str]:
         """Return `worker.options` for an installed CLI."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from agensh.clock import SystemClock
+from agensh.clock import Clock, SystemClock
 from agensh.db import DatabaseUnavailable, migrate, open_engine
 from agensh.urls import sqlite_url
 from router.events import EventSink, NewEvent
@@ -49,15 +49,16 @@ class Rows:
 
 
 @asynccontextmanager
-async def running_queue(folder: Path, worker: str) -> AsyncIterator[Rows]:
+async def running_queue(folder: Path, worker: str, clock: Clock | None = None) -> AsyncIterator[Rows]:
     """Open the queue over `folder`, as a node host does; a second opening sees what the first one committed."""
     url = sqlite_url(folder / "runtime.sqlite3")
     await asyncio.to_thread(migrate, url, MIGRATIONS, version_table=VERSION_TABLE)
     engine = open_engine(url)
-    writer = Writer(engine, SystemClock())
+    clock = clock or SystemClock()
+    writer = Writer(engine, clock)
     task = asyncio.create_task(writer.run())
     try:
-        yield Rows(EventQueue(worker, writer, SystemClock(), RetryPolicy()), writer)
+        yield Rows(EventQueue(worker, writer, clock, RetryPolicy()), writer)
     finally:
         writer.close()
         await task

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from adapters.base import Adapter, Outcome, SessionLost, Text, TurnEnd, TurnItem
-from agensh.clients.board import Released, StreamOpened
+from agensh.clients.board import Released, StreamOpened, WorkerState
 from agensh.clock import Clock
 from agensh.entries import Entry, EntryType
 from agensh.errors import ServiceError
@@ -170,6 +170,7 @@ class StageBackends:
         self.board = board
         self.ears: dict[str, QueueListener] = {}
         self.closed = False
+        self.told: list[WorkerState] = []
 
     def feed_source(self) -> MemoryBoard:
         return self.board
@@ -189,6 +190,9 @@ class StageBackends:
 
     def usage(self) -> None:
         """This stage has no gateway."""
+
+    async def tell_workers(self, states: Sequence[WorkerState]) -> None:
+        self.told = list(states)
 
     async def aclose(self) -> None:
         self.closed = True

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,8 +87,10 @@ def running_forge(data: Path, *, settings: ForgeSettings = QUICK, clock: Clock |
 class ForgeProcess:
     """A forge in a process of its own, on one port and data folder, to be killed and started again."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, *, log: Path | None = None) -> None:
+        """With `log` its log goes there, in the format of our services."""
         self.data = data
+        self.log = log
         self.port = free_port()
         self.forge = RunningForge(f"http://127.0.0.1:{self.port}", *ADMIN)
         self._process: subprocess.Popen[bytes] | None = None
@@ -98,15 +100,19 @@ class ForgeProcess:
         program = (
             "import sys; from pathlib import Path; from agensh.embedded.forge.server import serve; "
             "from tests.support.servers import ADMIN, QUICK; "
+            f"{'from agensh.logs import set_up_logging; set_up_logging(); ' if self.log else ''}"
             "serve(Path(sys.argv[1]), '127.0.0.1', int(sys.argv[2]), ADMIN, QUICK)"
         )
         root = str(Path(__file__).parents[2])
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", program, str(self.data), str(self.port)],
-            cwd=root,
-            env={**os.environ, "PYTHONPATH": root},
-            start_new_session=True,
-        )
+        with ExitStack() as stack:
+            log = stack.enter_context(self.log.open("ab")) if self.log else None
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", program, str(self.data), str(self.port)],
+                cwd=root,
+                env={**os.environ, "PYTHONPATH": root},
+                start_new_session=True,
+                stderr=log,
+            )
         wait_for(f"{self.forge.url}/api/healthz", self._process)
         return self.forge
 

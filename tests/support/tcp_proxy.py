@@ -45,6 +45,7 @@ class TcpProxy:
         self.dropped = 0
         """How many answers were lost like that."""
         self.refuse = False
+        self.refused = 0
         self.accepted = 0
         """Connections forwarded so far."""
         self.port = 0
@@ -82,6 +83,7 @@ class TcpProxy:
     async def forward(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection."""
         if self.refuse:
+            self.refused += 1
             writer.transport.abort()
             return
         task = asyncio.current_task()

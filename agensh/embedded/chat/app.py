@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -26,6 +27,7 @@ from agensh.embedded.chat.routes import bots, channels, posts, system, teams, us
 from agensh.embedded.chat.routes.websocket import websocket
 from agensh.embedded.chat.settings import ChatSettings
 from agensh.embedded.chat.store import Store, check_version
+from agensh.outage import no_room
 
 log = logging.getLogger(__name__)
 DATABASE = "chat.sqlite3"
@@ -48,7 +50,7 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        store = Store(data / DATABASE)
+        store = Store(data / DATABASE, clock)
         try:
             directory = Directory.load(store)
             chat = Chat(store, directory, Hub(directory, clock), clock, settings)
@@ -72,6 +74,7 @@ def create_app(
         app.include_router(module.router, prefix=API)
     app.add_exception_handler(ChatError, _chat_error)
     app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(sqlite3.Error, _store_error)
     app.add_exception_handler(Exception, _server_error)
     app.add_middleware(RateLimit, settings=settings, clock=clock)
     app.add_middleware(RequestId)
@@ -94,5 +97,17 @@ async def _http_error(request: Request, error: Exception) -> Response:
 async def _server_error(request: Request, error: Exception) -> Response:
     request_id = _request_id(request)
     log.error("request failed", exc_info=error, extra={"request_id": request_id, "path": request.url.path})
+    return _internal_error(request_id)
+
+
+async def _store_error(request: Request, error: Exception) -> Response:
+    request_id = _request_id(request)
+    # That the disk is full was said by the store, once.
+    level = logging.DEBUG if no_room(error) else logging.ERROR
+    log.log(level, "the store failed", extra={"request_id": request_id, "path": request.url.path, "error": str(error)})
+    return _internal_error(request_id)
+
+
+def _internal_error(request_id: str) -> Response:
     failure = ChatError(500, "api.context.internal_error.app_error", "An internal error occurred.")
     return answer(failure.shape(request_id), 500)

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import dataclasses
 import json
+import logging
 import queue
 import sqlite3
 import threading
@@ -19,6 +20,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
+from agensh.clock import Clock, SystemClock
 from agensh.embedded.chat.model import (
     Channel,
     ChannelMember,
@@ -31,6 +33,9 @@ from agensh.embedded.chat.model import (
     User,
 )
 from agensh.errors import UsageError
+from agensh.outage import Outage, no_room
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Row = User | Token | Team | TeamMember | Channel | ChannelMember | Post | Reaction | Preference
@@ -166,7 +171,8 @@ def check_version(path: Path) -> None:
 class Store:
     """The database file: open on construction, closed by `close`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, clock: Clock = SystemClock()) -> None:
+        self._outage = Outage(log, clock, "the database takes writes again")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch(mode=0o600)
         self._path = path
@@ -233,7 +239,9 @@ class Store:
                 connection.execute("SAVEPOINT job")
                 try:
                     result = operation(connection)
-                except Exception as error:  # noqa: BLE001 - handed to the caller that waits for it
+                except Exception as error:
+                    if not connection.in_transaction:  # the disk is full, say: SQLite has undone all of it
+                        raise
                     connection.execute("ROLLBACK TO job")
                     results.append((done, None, error))
                 else:
@@ -243,7 +251,10 @@ class Store:
         except sqlite3.Error as error:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
+            self._outage.failed("the disk is full" if no_room(error) else "the database takes no writes", error)
             results = [(done, None, error) for _, done in jobs]
+        else:
+            self._outage.worked()
         for done, result, failure in results:
             if failure is None:
                 done.set_result(result)

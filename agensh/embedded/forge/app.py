@@ -26,6 +26,7 @@ from agensh.embedded.forge.state import Forge
 from agensh.embedded.forge.store import users
 from agensh.embedded.forge.store.database import Tx
 from agensh.embedded.forge.tasks import supervise
+from agensh.outage import no_room
 
 log = logging.getLogger(__name__)
 
@@ -171,5 +172,7 @@ async def _bad_number(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _store_error(request: Request, error: Exception) -> JSONResponse:
-    log.error("the store failed", extra={"path": request.url.path, "error": str(error)})
+    # That the disk is full was said by the store, once.
+    level = logging.DEBUG if no_room(error) else logging.ERROR
+    log.log(level, "the store failed", extra={"path": request.url.path, "error": str(error)})
     return _answer(request, 500, "The forge could not read or write its data; nothing of this request was kept.")

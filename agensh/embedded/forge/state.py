@@ -56,7 +56,7 @@ class Forge:
         self.clock = clock
         self.settings = settings
         self.events = EventHub(self)
-        self.db = Database(data / "forge.sqlite3", on_touched=self.events.touched)
+        self.db = Database(data / "forge.sqlite3", on_touched=self.events.touched, clock=clock)
         self.git = Git(timeout=settings.git_timeout)
         self.passwords = Passwords(settings.password_rounds)
         self.auth = Authenticator(self.db, self.passwords, clock)

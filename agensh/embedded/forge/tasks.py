@@ -7,6 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 
 from agensh.clock import Clock
+from agensh.outage import no_room
 
 log = logging.getLogger(__name__)
 
@@ -21,8 +22,9 @@ async def supervise(name: str, loop: Callable[[], Awaitable[None]], clock: Clock
     while True:
         try:
             await loop()
-        except Exception:
-            log.exception("background work failed", extra={"loop": name})
+        except Exception as error:
+            if not no_room(error):  # which the store says, once
+                log.exception("background work failed", extra={"loop": name})
         await clock.sleep(PAUSE)
 
 

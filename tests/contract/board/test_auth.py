@@ -153,7 +153,7 @@ async def test_the_description_names_every_path_its_token_and_its_errors(api: Ap
     assert set(described["paths"]) == {
         "/board/{board}", "/board/{board}/grep", "/board/{board}/note", "/board/{board}/note/{label}",
         "/board/{board}/note/{label}/release", "/board/{board}/stream", "/pending/{agent}", "/tokens",
-        "/tokens/self", "/tokens/{worker}", "/healthz", "/readyz", "/metrics",
+        "/tokens/self", "/tokens/{worker}", "/board/{board}/workers", "/healthz", "/readyz", "/metrics",
     }  # fmt: skip
     note = described["paths"]["/board/{board}/note"]["post"]
     assert note["security"]

@@ -292,7 +292,7 @@ def test_the_first_account_of_a_fresh_server_is_its_admin(tmp_path: Path) -> Non
 
 
 def test_a_server_with_small_limits_refuses_more(tmp_path: Path) -> None:
-    limits = {"max_users_per_team": 2, "users_hard_limit": 2, "enable_bot_account_creation": True}
+    limits: dict[str, Any] = {"max_users_per_team": 2, "users_hard_limit": 2, "enable_bot_account_creation": True}
     with running_chat(tmp_path, **limits) as chat:
         world = make_world(chat)
         try:

@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -194,7 +195,10 @@ async def test_a_killed_gateway_has_lost_nothing_that_a_worker_saw(
                     "POST", "/v1/messages", json={"model": "half", "stream": True}, headers=headers
                 )
                 cut = await http.send(half, stream=True)
-                await anext(cut.aiter_raw())
+                reading: Any = cut.aiter_raw()
+                got = b""
+                while b"content_block_delta" not in got:
+                    got += await anext(reading)
                 body = {"model": "gpt-5.4", "stream": True}
                 async with http.stream("POST", "/v1/responses", json=body, headers=headers) as answered:
                     seen = b""
@@ -204,11 +208,16 @@ async def test_a_killed_gateway_has_lost_nothing_that_a_worker_saw(
                             process.kill()
                             whole += 1
                             break
+                await reading.aclose()
+                await cut.aclose()
             await asyncio.to_thread(process.start)
             assert await admin.key_works(key), "keys outlive it"
             row = (await admin.usage())["workers"][ONE]
-            assert row["output_tokens"] == whole * USAGE["output"] + 0
-            assert row["spent_usd"] == pytest.approx(whole * COST)
+            # Of the one that was cut: what its beginning had told, the prompt and the first token.
+            assert row["output_tokens"] == whole * (USAGE["output"] + 1)
+            assert row["input_tokens"] == whole * 2 * USAGE["input"]
+            told = (400 * 3.0 + 600 * 0.3 + 1 * 15) / 1e6  # at the price of the model that answered
+            assert row["spent_usd"] == pytest.approx(whole * (COST + told))
         rows = [row async for row in read_requests(process.database)]
         assert Counter(row["state"] for row in rows) == {"metered": 3, "unmetered": 3}
         assert {row["reason"] for row in rows if row["state"] == "unmetered"} == {"the gateway was killed"}

@@ -9,6 +9,7 @@ that was committed before it began.
 from __future__ import annotations
 
 import asyncio
+import logging
 import queue
 import sqlite3
 import threading
@@ -17,8 +18,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from agensh.clock import Clock, SystemClock
 from agensh.embedded.forge.store.schema import SCHEMA, VERSION
 from agensh.errors import AgenshError
+from agensh.outage import Outage, no_room
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Row = sqlite3.Row
@@ -75,8 +80,11 @@ def marks(values: Iterable[object]) -> str:
 class Database:
     """Open with `open()`, close with `close()`; use `read` and `write` from the event loop."""
 
-    def __init__(self, path: Path, *, on_touched: Callable[[set[int]], None] | None = None) -> None:
+    def __init__(
+        self, path: Path, *, on_touched: Callable[[set[int]], None] | None = None, clock: Clock | None = None
+    ) -> None:
         self._path = path
+        self._outage = Outage(log, clock or SystemClock(), "the database takes writes again")
         self._on_touched = on_touched
         self._jobs: queue.Queue[tuple[Callable[[Tx], Any], Future[Any]] | None] = queue.Queue(WAITING)
         self._local = threading.local()
@@ -201,7 +209,9 @@ class Database:
                 connection.execute("SAVEPOINT work")
                 try:
                     result = work(transaction)
-                except BaseException as error:  # noqa: BLE001 - whatever it is belongs to the caller of write()
+                except BaseException as error:
+                    if not connection.in_transaction:  # the disk is full, say: SQLite has undone all of it
+                        raise
                     connection.execute("ROLLBACK TO work")
                     outcomes.append((done, None, error))
                 else:
@@ -209,13 +219,15 @@ class Database:
                     outcomes.append((done, result, None))
                 connection.execute("RELEASE work")
             connection.execute("COMMIT")
-        except sqlite3.Error as error:  # the disk is full, say: none of the batch was written
+        except sqlite3.Error as error:  # none of the batch was written
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
+            self._outage.failed("the disk is full" if no_room(error) else "the database takes no writes", error)
             for _, done in batch:
                 if not done.done():
                     done.set_exception(error)
             return
+        self._outage.worked()
         for done, result, failure in outcomes:
             if failure is None:
                 done.set_result(result)

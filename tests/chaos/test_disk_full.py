@@ -1,0 +1,178 @@
+"""The disk is full, and has room again: what was acknowledged is there, the rest is refused and written once later."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from agensh.clients.board import BoardClient
+from agensh.errors import ServiceError
+from tests.contract.chat.world import make_world, ok
+from tests.contract.forge.world import World
+from tests.support.board_process import make_token, served
+from tests.support.chaos import Line, either, lines_of, named_once, records_of
+from tests.support.chaos_node import NumberedNode
+from tests.support.chat_server import running_chat
+from tests.support.servers import ForgeProcess
+from tests.support.small_disk import Disk, small_disk
+
+MOST = 3000  # writes after which a disk of that size must be full
+
+
+@pytest.fixture(params=either(["full"], ["full", "quota"]))
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Disk]:
+    with small_disk(tmp_path / "disk", mounted=request.param == "full") as found:
+        yield found
+
+
+def told(lines: list[Line], again: str) -> None:
+    """The log has one line for the fault and one for its end, and nothing else to complain of."""
+    bad = [line for line in lines if line.level in {"warning", "error", "critical"}]
+    named_once(bad, "the disk is full")
+    named_once(bad, again)
+    assert len(bad) == 2, bad
+
+
+async def test_the_board(disk: Disk) -> None:
+    where = ["--data", str(disk.folder / "board")]
+    token = make_token("w1", *where)
+    detail = "d" * 30_000
+    acknowledged: dict[str, int] = {}
+    with served(*where, "--port", "0") as board:
+        async with BoardClient(board.url, token, "main") as client:
+
+            async def write(name: str) -> None:
+                acknowledged[name] = (await client.write("FACT", name, detail, key=name.replace(" ", "-"))).seq
+
+            async def write_many(names: list[str]) -> None:
+                for name in names:
+                    await write(name)
+
+            await write_many([f"before {number}" for number in range(10)])
+            disk.fill(board.process.pid)
+            with pytest.raises(ServiceError) as refused:
+                await write_many([f"while {number}" for number in range(MOST)])
+            assert (refused.value.status, refused.value.retryable) == (507, False)
+            assert "disk full" in refused.value.reason
+            assert {entry.content: entry.seq for entry in await client.read()} == acknowledged
+            assert len((await client.grep("before")).entries) == 10
+            late = [f"late {number}" for number in range(5)]
+            for name in late:  # refused again, in the same words
+                with pytest.raises(ServiceError, match="507"):
+                    await write(name)
+            disk.free(board.process.pid)
+            await write_many(late)
+        board.end(signal.SIGKILL)
+        told(lines_of("".join(board.lines)), "the database works again")
+    with served(*where, "--port", "0") as again:
+        async with BoardClient(again.url, token, "main") as client:
+            entries = await client.read()
+            assert [entry.seq for entry in entries] == list(range(1, len(entries) + 1))
+            assert {entry.content: entry.seq for entry in entries} == acknowledged
+
+
+def test_the_chat(disk: Disk, tmp_path: Path) -> None:
+    with running_chat(disk.folder, log=tmp_path / "chat.log") as chat:
+        world = make_world(chat)
+        worker, channel = world.worker(), world.channel["id"]
+        assert chat.process is not None
+        acknowledged = [worker.post(channel, f"before {number}")["id"] for number in range(5)]
+        disk.fill(chat.process.pid)
+        refused: httpx.Response | None = None
+        for number in range(MOST):
+            body = {"channel_id": channel, "message": f"{number}" + "x" * 10_000, "pending_post_id": f"{worker.id}:k"}
+            body["pending_post_id"] += str(number)
+            answer = worker.rest.post("posts", json=body)
+            if answer.status_code != 201:
+                refused = answer
+                break
+            acknowledged.append(answer.json()["id"])
+        assert refused is not None
+        assert refused.status_code == 500
+        assert worker.rest.post("posts", json=body).status_code == 500
+        assert ok(worker.rest.get(f"channels/{channel}/posts"))["order"][0] == acknowledged[-1]
+        disk.free(chat.process.pid)
+        acknowledged.append(ok(worker.rest.post("posts", json=body))["id"])
+        assert ok(worker.rest.post("posts", json=body))["id"] == acknowledged[-1], "under its key it is there once"
+        chat.kill()
+        told(lines_of(chat.log()), "the database takes writes again")
+        chat.start()
+        stored: list[str] = []
+        for page in range(MOST):
+            query: dict[str, Any] = {"per_page": 200, "page": page}
+            found = ok(worker.rest.get(f"channels/{channel}/posts", params=query))
+            stored += [post_id for post_id in found["order"] if found["posts"][post_id]["type"] == ""]
+            if len(found["order"]) < 200:
+                break
+        assert sorted(stored) == sorted(acknowledged)
+        world.close()
+
+
+def test_the_forge(disk: Disk, tmp_path: Path) -> None:
+    log = tmp_path / "forge.log"
+    process = ForgeProcess(disk.folder / "forge", log=log)
+    world = World(process.start(), tmp_path, "disk")
+    try:
+        number = world.ann.http.post(f"{world.at}/issues", json={"title": "Parser"}).json()["number"]
+        say = f"{world.at}/issues/{number}/comments"
+        acknowledged = [world.ann.http.post(say, json={"body": "before"}).json()["id"]]
+        clone = world.clone(world.ann)
+        clone.git("switch", "-q", "-c", "work")
+        (clone.path / "noise").write_bytes(os.urandom(300_000))
+        clone.git("add", "noise")
+        clone.git("commit", "-qm", "noise")
+        disk.fill(process.pid)
+        refused: httpx.Response | None = None
+        for index in range(MOST):
+            answer = world.ann.http.post(say, json={"body": f"{index}" + "x" * 10_000})
+            if answer.status_code != 201:
+                refused = answer
+                break
+            acknowledged.append(answer.json()["id"])
+        assert refused is not None
+        assert refused.status_code == 500
+        assert "nothing of this request was kept" in refused.json()["message"]
+        assert world.ann.http.post(say, json={"body": "x" * 10_000}).status_code == 500
+        assert clone.git("push", "-q", "origin", "work", check=False).returncode != 0
+        assert world.ann.http.get(f"{world.at}/branches/work").status_code == 404
+        assert [comment["id"] for comment in world.ann.http.get(say).json()] == acknowledged
+        disk.free(process.pid)
+        acknowledged.append(world.ann.http.post(say, json={"body": "after"}).json()["id"])
+        assert clone.git("push", "-q", "origin", "work", check=False).returncode == 0
+        process.kill()
+        told(lines_of(log.read_text(encoding="utf-8")), "the database takes writes again")
+        process.start()
+        assert [comment["id"] for comment in world.ann.http.get(say).json()] == acknowledged
+        tip = world.ann.http.get(f"{world.at}/branches/work").json()["commit"]["id"]
+        assert tip == clone.git("rev-parse", "HEAD").stdout.strip()
+    finally:
+        world.close()
+        process.kill()
+
+
+async def test_the_runtime_of_a_node_host(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    node = NumberedNode(disk.folder / "run", workers=4, count=either(120, 600))
+    task = asyncio.create_task(node.host.run())
+    try:
+        await node.stage.until(lambda: node.shown > node.count // 2, 60)
+        disk.fill(os.getpid())
+        try:
+            assert not node.complete
+            await node.stage.until(lambda: "the disk is full" in caplog.text, 60)
+        finally:
+            disk.free(os.getpid())
+        await node.stage.until(lambda: node.complete and all(r.state == "idle" for r in node.host.routers.values()), 90)
+    finally:
+        node.host.stop()
+        await task
+    assert {count for seen in node.seen.values() for count in seen.values()} == {1}
+    told(records_of(caplog.records), "the runtime database works again")

@@ -141,7 +141,7 @@ def test_data_of_an_earlier_run(newcomer: Newcomer) -> None:
     client = docker.from_env()
     volume = client.volumes.create(f"{PROJECT}_mysql")
     try:
-        assert newcomer.refused(code=1).startswith(f"team.name: '{PROJECT}' still has the data of an earlier run")
+        assert newcomer.refused(code=2).startswith(f"team.name: '{PROJECT}' is taken")
         assert newcomer.runs() == []
     finally:
         volume.remove()

@@ -15,7 +15,6 @@ from agensh.launch.compose import dry_run
 from agensh.launch.compose.dry_run import plan_lines
 from agensh.launch.compose.engine import POOL, Compose, build_image, check_ports, choose_subnets, compose_file
 from agensh.launch.compose.plan import container_plan
-from agensh.launch.compose.preflight import check_new_project
 from agensh.launch.compose.project import create_project_run
 from agensh.spec import load_spec
 from tests.support.clock import ManualClock
@@ -118,16 +117,6 @@ def test_an_image_without_a_docker_command(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(AgenshError, match=r"^image x cannot be built: the docker command is missing"):
         build_image("x", "service.Dockerfile", arguments={}, context=tmp_path)
-
-
-def test_a_project_whose_data_is_there_still_is_not_begun_anew(tmp_path: Path) -> None:
-    check_new_project(client(), "demo", [])
-    with pytest.raises(AgenshError, match=r"^team\.name: 'demo' still has the data of an earlier run"):
-        check_new_project(client(volumes=("demo_mysql",)), "demo", [])
-    spec = load_spec(ROOT / "team.example.toml")
-    run = create_project_run(spec, tmp_path, ManualClock(), images={}, environment=ENVIRONMENT)
-    with pytest.raises(AgenshError, match=f"agensh clean {run.run_id}"):
-        check_new_project(client(volumes=("demo_mysql",)), "demo", [run])
 
 
 def test_the_plan_names_all_that_would_be_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-
-import docker
-from docker.errors import NotFound
 
 from agensh.errors import AgenshError, UsageError
 from agensh.launch.compose.engine import check_ports, compose_command
-from agensh.rundir import RunDir
 
 PORTS = {"AGENSH_PORT_GITEA": 3000, "AGENSH_PORT_MATTERMOST": 8065, "AGENSH_PORT_BOARD": 8660}
 """What a person reaches on 127.0.0.1, by the variable that moves it."""
@@ -53,25 +49,8 @@ def check_disk(folder: Path) -> None:
         )
 
 
-def check_new_project(client: docker.DockerClient, project: str, earlier: Sequence[RunDir]) -> None:
-    """AgenshError when the engine still holds data of another run of this project: a new one has other passwords."""
-    try:
-        client.volumes.get(f"{project}_mysql")
-    except NotFound:
-        return
-    remedy = (
-        f"`agensh clean {earlier[-1].run_id}` removes it (the run's folder stays)"
-        if earlier
-        else "call `agensh clean` with the --runs folder of that run"
-    )
-    raise AgenshError(f"team.name: {project!r} still has the data of an earlier run; {remedy}, or choose another name.")
-
-
-def check_box(
-    client: docker.DockerClient, project: str, root: Path, earlier: Sequence[RunDir], environment: Mapping[str, str]
-) -> None:
+def check_box(root: Path, environment: Mapping[str, str]) -> None:
     """AgenshError in one sentence for whatever keeps a new team from being brought up here."""
     compose_command()
-    check_new_project(client, project, earlier)
     check_disk(root)
     check_ports(loopback_ports(environment))

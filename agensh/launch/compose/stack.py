@@ -10,9 +10,11 @@ from docker.errors import APIError
 
 from adapters.container_runtime import connect, remove_containers
 from agensh.errors import AgenshError
+from agensh.identity import write_private
 from agensh.launch.compose.engine import Compose, check_ports, choose_subnets, compose_command
 from agensh.launch.compose.forge_admin import ensure_forge_admin
 from agensh.launch.compose.images import ensure_images
+from agensh.launch.compose.live import LiveRun, containers_of, find_service, read_compose_env
 from agensh.launch.compose.preflight import check_disk, loopback_ports
 from agensh.launch.compose.project import ENDED, write_compose_env
 from agensh.rundir import RunDir
@@ -32,11 +34,10 @@ class Stack:
         """AgenshError when the run was not made for containers, or the engine does not answer."""
         self.run = run
         self.say = say
-        self.environment = environment
+        # What the project was started with counts on: another shell, or the boot of the box, has not all of it.
+        self.environment = {**read_compose_env(run), **environment}
         self.info = run.info()
-        if self.info.containers is None:
-            raise AgenshError(f"{run.run_id} does not run in containers; `agensh resume` continues it.")
-        self.containers = self.info.containers
+        self.containers = containers_of(run, self.info)
         self.project = self.containers.project
         self.client = connect()
 
@@ -66,8 +67,13 @@ class Stack:
         """Return Compose with this run's variables written down."""
         return Compose(self.project, write_compose_env(self.run, self.variables()), tuple(compose_command()))
 
-    def up(self) -> None:
-        """Bring everything up: images, services, accounts, the node host. AgenshError says what to do."""
+    def up(self) -> bool:
+        """Bring everything up: images, services, accounts, the node host. AgenshError says what to do.
+
+        False when the run turned out to be over: its time, or by a reboot that aborts it.
+        """
+        if self._live().unpause():
+            self.say("the project was paused; it goes on")
         self._check()
         ensure_images(self.client, self.containers, self.info.spec, self.environment, self.say)
         compose = self.compose()
@@ -79,6 +85,7 @@ class Stack:
         self.say("starting the node host")
         compose.call("up", "-d", "--no-deps", "node", profiles=["node"])
         self.wait_healthy(["node"])
+        return not (self.run.path / ENDED).exists()
 
     def provision(self, compose: Compose | None = None) -> None:
         """Make what the run needs on its services; nothing that is there is made twice."""
@@ -91,15 +98,24 @@ class Stack:
     def down(self) -> None:
         """Stop everything and keep the record and the data; the run goes on with the next `up`."""
         compose = self.compose()
+        self._live().unpause()  # what is frozen cannot end in order
         if self._running("node") is not None:
             self.say("stopping the node host; it puts its workers away")
             compose.call("stop", "-t", "60", "node", profiles=["node"])
         if self._running("gitea") is not None and self._running("board") is not None:
             self.say("collecting the record")
             self.one_off(compose, "collect")
+        self.save_logs()
         # Before the networks: one that a container is on cannot be removed.
         remove_containers(self.client, self.project)
         compose.call("down", "--remove-orphans", "-t", "30", profiles=["gateway", "provision", "node"])
+
+    def save_logs(self) -> None:
+        """Keep the logs of the containers that are ours in the run folder: they go with their containers."""
+        for service in ("node", "board", "gateway"):
+            container = self._live().service(service)
+            if container is not None:
+                write_private(self.run.logs / f"{service}.jsonl", container.logs().decode(errors="replace"))
 
     def one_off(self, compose: Compose, name: str) -> None:
         """Run one of the short services (`provision`, `collect`) against the running stack."""
@@ -109,9 +125,10 @@ class Stack:
     def clean(self) -> None:
         """Remove all containers, networks and volumes of the project; the run folder stays."""
         compose = self.compose()
-        if self._find("node") is not None:
-            # First: it would make its workers' containers anew.
-            compose.call("stop", "-t", "10", "node", profiles=["node"])
+        self._live().unpause()
+        node = self._find("node")
+        if node is not None:
+            node.remove(force=True)  # before its workers, which it would start again
         remove_containers(self.client, self.project)
         compose.call("down", "-v", "--remove-orphans", "-t", "10", profiles=["gateway", "provision", "node"])
         # Its data is gone: the next `up` starts a run of its own.
@@ -131,7 +148,8 @@ class Stack:
         while waiting:
             for service in sorted(waiting):
                 state, ended = self._health(service)
-                if state == "healthy":
+                # A node host whose run is over ends and answers nobody.
+                if state == "healthy" or (service == "node" and (self.run.path / ENDED).exists()):
                     waiting.discard(service)
                 elif ended or time.monotonic() > until:
                     raise AgenshError(
@@ -162,10 +180,10 @@ class Stack:
         return lines[-1][:300] if lines else "it said nothing"
 
     def _find(self, service: str) -> Any:
-        labels = [f"com.docker.compose.project={self.project}", f"com.docker.compose.service={service}"]
-        labels.append("com.docker.compose.oneoff=False")
-        found = self.client.containers.list(all=True, filters={"label": labels})
-        return found[0] if found else None
+        return find_service(self.client, self.project, service)
+
+    def _live(self) -> LiveRun:
+        return LiveRun(self.run, self.client)
 
     def _running(self, service: str) -> Any:
         container = self._find(service)

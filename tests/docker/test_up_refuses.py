@@ -139,7 +139,7 @@ def test_an_image_that_cannot_be_built(newcomer: Newcomer) -> None:
 
 def test_data_of_an_earlier_run(newcomer: Newcomer) -> None:
     client = docker.from_env()
-    volume = client.volumes.create(f"{PROJECT}_mysql")
+    volume = client.volumes.create(f"{PROJECT}_mysql", labels={"com.docker.compose.project": PROJECT})
     try:
         assert newcomer.refused(code=2).startswith(f"team.name: '{PROJECT}' is taken")
         assert newcomer.runs() == []

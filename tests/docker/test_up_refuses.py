@@ -14,6 +14,8 @@ from pathlib import Path
 import docker
 import pytest
 
+from agensh.errors import AgenshError
+from agensh.launch.compose.engine import build_image
 from agensh.launch.ports import free_ports
 from tests.docker.images import ROOT, ready_engine
 
@@ -131,10 +133,12 @@ def test_an_image_that_is_nowhere(newcomer: Newcomer) -> None:
     assert said.startswith(f"AGENSH_IMAGE_SERVICE: the image '{image}' is not on this box and cannot be pulled")
 
 
-def test_an_image_that_cannot_be_built(newcomer: Newcomer) -> None:
-    base = "127.0.0.1:1/agensh/none:1"
-    said = newcomer.refused(code=1, AGENSH_IMAGE_PYTHON=base)
-    assert said.startswith("image agensh/service:local cannot be built: ")
+def test_an_image_that_cannot_be_built(tmp_path: Path) -> None:
+    ready_engine()
+    arguments = {"BASE": "127.0.0.1:1/agensh/none:1"}
+    with pytest.raises(AgenshError, match=r"^image agensh-test/never:1 cannot be built: ") as raised:
+        build_image("agensh-test/never:1", "service.Dockerfile", arguments=arguments, context=tmp_path)
+    assert "\n" not in str(raised.value)
 
 
 def test_data_of_an_earlier_run(newcomer: Newcomer) -> None:

@@ -316,5 +316,13 @@ def _give_to_worker(folder: Path) -> None:
 
 
 def _reason(error: Exception) -> str:
-    text = error.explanation if isinstance(error, APIError) and error.explanation else str(error)
+    root: BaseException = error
+    while (inner := root.__cause__ or root.__context__) is not None:
+        root = inner
+    if isinstance(error, APIError) and error.explanation:
+        text = error.explanation
+    elif isinstance(root, OSError) and root.strerror:
+        text = root.strerror  # without the four libraries that have wrapped it
+    else:
+        text = str(error)
     return str(text).strip().rstrip(".")[:300]

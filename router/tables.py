@@ -42,7 +42,7 @@ runs = Table(
     metadata,
     Column("run_id", exact(120), primary_key=True),
     Column("t0", Double, nullable=False),
-    Column("state", String(16), nullable=False),  # running | finished | stopped
+    Column("state", String(16), nullable=False),  # running | finished | aborted
     Column("stopped_at", Double),
 )
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from agensh import __version__
-from agensh.cli import board, compose, gateway, inspect, mcp
+from agensh.cli import board, compose, gateway, inspect, life, mcp
 from agensh.cli import run as run_commands
 from agensh.cli.doctor import doctor
 from agensh.cli.rehearse import rehearse
@@ -32,7 +32,12 @@ app.command()(compose.up)
 app.command()(compose.down)
 app.command()(compose.clean)
 app.command()(compose.provision)
+app.command()(life.pause)
+app.command()(life.wait)
 app.command()(inspect.status)
+app.command()(life.logs)
+app.command()(life.attach)
+app.command()(life.export)
 app.command()(inspect.report)
 app.command()(inspect.cost)
 app.command()(doctor)

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from agensh.cli.run import Runs
+from agensh.errors import UsageError
 
 Name = Annotated[
     str | None, typer.Argument(help="The run: its folder, or its name below --runs (default: the newest).")
@@ -20,7 +21,7 @@ EnvFile = Annotated[
 def up(
     spec: Annotated[Path, typer.Argument(help="The team spec.")] = Path("team.toml"),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be made, and make nothing.")] = False,
-    workers: Annotated[int | None, typer.Option(min=1, max=253, help="Overrides team.workers of the spec.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, max=249, help="Overrides team.workers of the spec.")] = None,
     speed: Annotated[float | None, typer.Option(help="Rehearsal factor; overrides clock.speed of the spec.")] = None,
     env_file: EnvFile = Path(".env"),
     runs: Runs = Path("runs"),
@@ -43,11 +44,20 @@ def down(name: Name = None, runs: Runs = Path("runs")) -> None:
     take_down(runs, name)
 
 
-def clean(name: Name = None, runs: Runs = Path("runs")) -> None:
+def clean(
+    name: Name = None,
+    everything: Annotated[bool, typer.Option("--all", help="Of every team below --runs.")] = False,
+    runs: Runs = Path("runs"),
+) -> None:
     """Remove the containers, networks and volumes of a team that `up` started; the run's folder stays."""
-    from agensh.cli.composing import clean_up
+    from agensh.cli.composing import clean_all, clean_up
 
-    clean_up(runs, name)
+    if everything and name is not None:
+        raise UsageError(f"--all: not with a run ({name!r}); give one of the two.")
+    if everything:
+        clean_all(runs)
+    else:
+        clean_up(runs, name)
 
 
 def provision(name: Name = None, runs: Runs = Path("runs")) -> None:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import typer
 
+from adapters.container_runtime import connect
 from adapters.registry import adapter_class
 from agensh.clock import SystemClock
-from agensh.errors import UsageError
-from agensh.launch.compose.project import ENDED, create_project_run, project_runs
+from agensh.errors import AgenshError, UsageError
+from agensh.launch.compose.live import LiveRun, ProjectState, containers_of, has_remains
+from agensh.launch.compose.preflight import check_box, check_size
+from agensh.launch.compose.project import ENDED, create_project_run, project_runs, renew_credential
 from agensh.launch.compose.stack import Stack
 from agensh.rundir import RunDir, find_run
+from agensh.runs.record import load_record
 from agensh.spec import TeamSpec, load_spec
 
 
@@ -23,12 +29,44 @@ def bring_up(spec_file: Path, overrides: Mapping[str, object], env_file: Path, r
     spec = _spec(spec_file, overrides)
     run = open_run(root, spec.team.name)
     if run is None:
+        _check_name_is_free(spec.team.name, root)
+        check_box(root, environment)
         run = create_project_run(spec, root, SystemClock(), images=_images(environment), environment=environment)
         typer.echo(f"run: {run.path}")
     else:
+        renew_credential(run, spec, environment)
         typer.echo(f"run: {run.path} (going on; a changed spec counts for the next run)")
-    stack = Stack(run, typer.echo, environment)
-    stack.up()
+    start_stack(Stack(run, typer.echo, environment))
+
+
+def _check_name_is_free(project: str, root: Path) -> None:
+    """UsageError when the engine still has something of a project, with whose data a new run cannot begin."""
+    if not has_remains(connect(), project):
+        return
+    over = project_runs(root, project)
+    if not over:
+        raise UsageError(
+            f"team.name: {project!r} is taken: the engine has containers or volumes of a project of that name that "
+            f"no run below {root} has made; choose another name, or name the other team's folder with --runs."
+        )
+    raise UsageError(
+        f"team.name: {project!r} still has the containers or volumes of {over[-1].run_id}, which is over; "
+        f"`agensh clean {over[-1].run_id}` removes them (its record stays), or choose another name."
+    )
+
+
+def start_stack(stack: Stack) -> None:
+    """Bring a project up and say where it answers; AgenshError when its run is over, with what ended it."""
+    run = stack.run
+    if not stack.up():
+        stack.down()
+        state = asyncio.run(load_record(run)).state
+        if state == "aborted":
+            raise AgenshError(
+                f'{run.run_id} is aborted: the box was rebooted and container.on_reboot is "abort". Its record is in '
+                f"{run.path}; `agensh clean {run.run_id}` removes its data."
+            )
+        raise AgenshError(f"{run.run_id} is over ({state}); `agensh report {run.run_id}` shows what it did.")
     ports = stack.ports()
     typer.echo(f"{stack.info.spec.team.workers} workers start, {stack.info.spec.worker.harness}")
     typer.echo(f"  Gitea       http://127.0.0.1:{ports['AGENSH_PORT_GITEA']}")
@@ -46,6 +84,61 @@ def show_plan(spec_file: Path, overrides: Mapping[str, object], env_file: Path, 
     run = open_run(root, spec.team.name)
     for line in plan_lines(spec, root, run, environment):
         typer.echo(line)
+
+
+def go_on(run: RunDir) -> None:
+    """Go on with a run in containers: let it go on when it is paused, else bring it up. AgenshError when it is over."""
+    if (run.path / ENDED).exists():
+        raise AgenshError(f"{run.run_id} is over; `agensh report {run.run_id}` shows what it did.")
+    stack = Stack(run, typer.echo, read_environment(Path(".env")))
+    newest = project_runs(run.path.parent, stack.project)[-1]
+    if newest.run_id != run.run_id:
+        raise UsageError(f"run: {run.run_id!r} cannot go on: {newest.run_id} has taken project {stack.project} since.")
+    live = LiveRun(run, stack.client)
+    if live.state() is ProjectState.PAUSED:
+        live.unpause()
+        typer.echo(f"{run.run_id} goes on; its clock went on meanwhile, `agensh status {run.run_id}` shows it")
+        return
+    start_stack(stack)
+
+
+def go_on_all(root: Path) -> None:
+    """Go on with every run in containers that the box's end has interrupted; none is no failure.
+
+    One that `down` has stopped has no containers and stays stopped. AgenshError when a run cannot go on, after all.
+    """
+    failed = []
+    for run in _container_runs(root):
+        try:
+            if not (run.path / ENDED).exists() and LiveRun(run).exists():
+                typer.echo(f"run: {run.path}")
+                go_on(run)
+        except AgenshError as error:
+            failed.append(str(error))
+    if failed:
+        raise AgenshError("; ".join(failed))
+
+
+def clean_all(root: Path) -> None:
+    """Remove the containers, networks and volumes of every run below `root`; says what cannot be removed."""
+    by_project = {}
+    for run in _container_runs(root):
+        by_project[containers_of(run, run.info()).project] = run
+    if not by_project:
+        return
+    try:
+        client = connect()
+    except AgenshError as error:
+        typer.echo(f"nothing is removed of {', '.join(by_project)}: {error}", err=True)
+        return
+    for project, run in by_project.items():
+        if not has_remains(client, project):
+            continue
+        try:
+            Stack(run, typer.echo, read_environment(Path(".env"))).clean()
+            typer.echo(f"removed the containers, networks and volumes of {project}; {run.path} stays")
+        except AgenshError as error:
+            typer.echo(f"{project}: {error}", err=True)
 
 
 def take_down(root: Path, name: str | None) -> None:
@@ -74,16 +167,23 @@ def open_run(root: Path, project: str) -> RunDir | None:
 
 
 def read_environment(env_file: Path) -> dict[str, str]:
-    """Return the process's environment over the lines of `env_file`; UsageError names a line that is no NAME=value."""
+    """Return the process's environment over the lines of `env_file`; UsageError names a line that is no NAME=value.
+
+    It does not repeat the line: whoever pastes a key without a name must not find it in a log.
+    """
     values: dict[str, str] = {}
     if env_file.is_file():
-        for number, line in enumerate(env_file.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            lines = env_file.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError(f"--env-file: {str(env_file)!r} cannot be read: {error}.") from error
+        for number, line in enumerate(lines, start=1):
             text = line.strip()
             if not text or text.startswith("#"):
                 continue
             name, mark, value = text.removeprefix("export ").partition("=")
             if not mark or not name.strip().isidentifier():
-                raise UsageError(f"{env_file}: line {number} is not NAME=value: {name.strip()[:40]!r}.")
+                raise UsageError(f"{env_file}: line {number} is not NAME=value, a comment with '#', or empty.")
             values[name.strip()] = value.strip().strip("\"'")
     elif env_file != Path(".env"):
         raise UsageError(f"--env-file: {str(env_file)!r} does not exist.")
@@ -97,21 +197,34 @@ def _images(environment: Mapping[str, str]) -> dict[str, str]:
 
 def _spec(spec_file: Path, overrides: Mapping[str, object]) -> TeamSpec:
     spec = load_spec(spec_file, dict(overrides))
+    check_size(spec.team.workers)
     adapter_class(spec.worker.harness).check(spec.task.kind, spec.worker.options)
     return spec
 
 
 def _stack(root: Path, name: str | None) -> Stack:
-    if name is None:
-        runs = [run for run in _all_runs(root) if run.info().containers is not None]
-        if not runs:
-            raise UsageError(f"run: there is none in containers below {root}; start one with `agensh up`.")
-        run = runs[-1]
-    else:
+    return Stack(find_container_run(root, name), typer.echo, read_environment(Path(".env")))
+
+
+def find_container_run(root: Path, name: str | None) -> RunDir:
+    """Return the run called `name`, or the newest in containers; UsageError when there is none."""
+    if name is not None:
         run = find_run(root, name)
-    return Stack(run, typer.echo, read_environment(Path(".env")))
+        containers_of(run, run.info())
+        return run
+    runs = _container_runs(root)
+    if not runs:
+        raise UsageError(f"run: there is none in containers below {root}; start one with `agensh up`.")
+    return runs[-1]
 
 
-def _all_runs(root: Path) -> list[RunDir]:
-    found = [RunDir(file.parent.absolute()) for file in root.glob("*/run.json")]
-    return sorted(found, key=lambda run: run.info().created_at)
+def _container_runs(root: Path) -> list[RunDir]:
+    """Return the runs in containers below `root`, the oldest first; a folder that cannot be read is none."""
+    found = []
+    for file in root.glob("*/run.json"):
+        run = RunDir(file.parent.absolute())
+        with suppress(AgenshError):
+            info = run.info()
+            if info.containers is not None:
+                found.append((info.created_at, run))
+    return [run for _, run in sorted(found, key=lambda pair: pair[0])]

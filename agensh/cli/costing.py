@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from agensh.cli.showing import collect_first
 from agensh.errors import AgenshError
 from agensh.gateway.accounts import dollars
 from agensh.rundir import RunDir
@@ -21,6 +22,7 @@ from agensh.text import printable_line
 
 def show_cost(run: RunDir, *, as_json: bool) -> None:
     """Print a run's tokens and money; AgenshError when it has no gateway."""
+    collect_first(run)
     cost = asyncio.run(load_record(run)).cost
     if cost is None:
         raise AgenshError(

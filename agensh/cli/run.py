@@ -100,22 +100,46 @@ def baseline(
 
 def resume(
     run: Annotated[str | None, typer.Argument(help="Run folder or name (default: the newest).")] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Every team in containers that a reboot has interrupted; none is no failure.")
+    ] = False,
     checkpoints: Checkpoints = DEFAULT_CHECKPOINTS,
     runs: Runs = Path("runs"),
 ) -> None:
-    """Go on with a run that was interrupted, on the same clock."""
-    from agensh.cli.running import execute
+    """Go on with a run that was interrupted or paused, on the same clock."""
     from agensh.rundir import find_run
 
-    execute(find_run(runs, run), checkpoints)
+    if everything:
+        from agensh.cli.composing import go_on_all
+
+        if run is not None:
+            raise UsageError(f"--all: not with a run ({run!r}); give one of the two.")
+        go_on_all(runs)
+        return
+    found = find_run(runs, run)
+    if found.info().containers is not None:
+        from agensh.cli.composing import go_on
+
+        go_on(found)
+        return
+    from agensh.cli.running import execute
+
+    execute(found, checkpoints)
 
 
 def stop(
     run: Annotated[str | None, typer.Argument(help="Run folder or name (default: the newest).")] = None,
     runs: Runs = Path("runs"),
 ) -> None:
-    """Stop a run in order; `agensh resume` goes on with it."""
-    from agensh.cli.running import stop_run
+    """Stop a run in order; `agensh resume` goes on with it. For a team in containers this is `agensh down`."""
     from agensh.rundir import find_run
 
-    stop_run(find_run(runs, run))
+    found = find_run(runs, run)
+    if found.info().containers is not None:
+        from agensh.cli.composing import take_down
+
+        take_down(runs, str(found.path))
+        return
+    from agensh.cli.running import stop_run
+
+    stop_run(found)

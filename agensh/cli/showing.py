@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
@@ -13,42 +14,65 @@ from rich.table import Table
 from rich.text import Text
 
 from agensh.clock import SystemClock
+from agensh.errors import AgenshError
+from agensh.launch.compose.project import ENDED
 from agensh.launch.health import Health, read_health
 from agensh.launch.lock import running_launcher
-from agensh.rundir import RunDir
+from agensh.rundir import RunDir, RunInfo
 from agensh.runs.html import clock_label, figures, render_html
-from agensh.runs.record import load_record
+from agensh.runs.record import Record, load_record
 from agensh.runs.report import Report, build_report
 from agensh.text import printable_line
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Whether somebody runs a run, and what its node hosts say."""
+
+    state: str
+    """`running`, `paused` or `down`."""
+    where: str
+    """For a person: the process, the project, or why nobody runs it."""
+    health: Health | None
+    urls: dict[str, str]
+    """Where its services answer on this box."""
+    launcher: int | None = None
+    """Process id of the launcher of a local run."""
 
 
 def show_status(run: RunDir, *, as_json: bool) -> None:
     """Print what a run is doing."""
     record = asyncio.run(load_record(run))
-    pid = running_launcher(run)
-    health = _ask_node(run) if pid is not None else None
+    standing = _in_containers(run) if record.info.containers is not None else _local(run, record.info)
+    health = standing.health
+    # The database of a run in containers is out of reach here; the node host is asked instead.
+    told = health if record.info.containers is not None else None
+    over = record.state in {"finished", "aborted"} or (run.path / ENDED).exists()
     if as_json:
         typer.echo(
             json.dumps(
                 {
                     "run": run.run_id,
-                    "state": record.state,
-                    "launcher_pid": pid,
+                    "live": standing.state,
+                    "state": "running" if told else record.state,
+                    "launcher_pid": standing.launcher,
                     "elapsed_s": health.elapsed if health else None,
                     "left_s": health.left if health else None,
                     "workers": health.workers if health else {},
-                    "turns": len(record.turns),
-                    "events_queued": sum(event["state"] in {"queued", "in_flight"} for event in record.events),
+                    "turns": told.turns if told else len(record.turns),
+                    "events_queued": told.queued
+                    if told
+                    else sum(event["state"] in {"queued", "in_flight"} for event in record.events),
                     "events_dead": sum(event["state"] == "dead" for event in record.events),
-                    "parked": {row["worker"]: row["parked_reason"] for row in record.sessions if row["parked_reason"]},
-                    "urls": record.info.urls.model_dump() if pid is not None else {},
+                    "parked": _parked(record, health),
+                    "urls": standing.urls,
                 }
             )
         )
         return
     console = Console(highlight=False)
-    running = f"running (process {pid})" if pid is not None else f"not running ({record.state})"
-    console.print(f"{run.run_id}: {running}; {run.path}")
+    where = standing.where if standing.state != "down" else f"not running ({_last_state(record.state, standing.where)})"
+    console.print(f"{run.run_id}: {where}; {run.path}", soft_wrap=True, markup=False)
     if health is not None:
         console.print(
             f"{clock_label(health.elapsed)} gone, {clock_label(health.left)} left, {health.queued} events queued"
@@ -57,13 +81,54 @@ def show_status(run: RunDir, *, as_json: bool) -> None:
         for name, state in health.workers.items():
             table.add_row(name, Text(printable_line(state)))
         console.print(table)
-        for name, url in record.info.urls.model_dump().items():
-            console.print(f"{name}: {url}")
-    for row in record.sessions:
-        if row["parked_reason"]:
-            console.print(f"parked: {row['worker']}: {printable_line(row['parked_reason'])}", markup=False)
-    if pid is None and record.state not in {"finished"}:
-        console.print(f"Go on with: agensh resume {run.path}")
+    for name, url in standing.urls.items():
+        console.print(f"{name}: {url}")
+    for worker, reason in _parked(record, health).items():
+        console.print(f"parked: {worker}: {printable_line(reason)}", markup=False)
+    if standing.state != "running" and not over:
+        console.print(f"Go on with: agensh resume {run.path}", soft_wrap=True, markup=False)
+
+
+def _last_state(state: str, why: str) -> str:
+    return ", ".join(part for part in (state, why) if part)
+
+
+def _parked(record: Record, health: Health | None) -> dict[str, str]:
+    recorded = {row["worker"]: row["parked_reason"] for row in record.sessions if row["parked_reason"]}
+    return recorded if health is None else recorded | health.parked
+
+
+def _local(run: RunDir, info: RunInfo) -> Standing:
+    pid = running_launcher(run)
+    if pid is None:
+        return Standing("down", "", None, {})
+    urls = {name: url for name, url in info.urls.model_dump().items() if url}
+    return Standing("running", f"running (process {pid})", _ask_node(run), urls, pid)
+
+
+def _in_containers(run: RunDir) -> Standing:
+    from agensh.launch.compose.live import LiveRun, ProjectState
+    from agensh.launch.compose.preflight import PORTS
+
+    try:
+        live = LiveRun(run)
+        state = live.state()
+    except AgenshError as error:
+        return Standing("down", str(error).rstrip("."), None, {})
+    if state is ProjectState.DOWN:
+        return Standing("down", "", None, {})
+    urls = {
+        name.removeprefix("AGENSH_PORT_").lower(): f"http://127.0.0.1:{port}"
+        for name, port in live.ports(PORTS).items()
+    }
+    where = f"{state} (containers of project {live.project})"
+    if state is ProjectState.PAUSED:
+        return Standing(state, f"{where}; its clock goes on", None, urls)
+    try:
+        health = read_health(live.ask(), SystemClock().time())
+    except AgenshError as error:
+        return Standing(state, f"{where}; {str(error).rstrip('.')}", None, urls)
+    return Standing(state, where, health, urls)
 
 
 def _ask_node(run: RunDir) -> Health | None:
@@ -76,8 +141,20 @@ def _ask_node(run: RunDir) -> Health | None:
         return None
 
 
+def collect_first(run: RunDir) -> None:
+    """Bring the record of a run in containers up to date, as far as its containers are there."""
+    info = run.info()
+    if info.containers is None:
+        return
+    from agensh.launch.compose.live import refresh
+
+    if why := refresh(run, info):
+        typer.echo(f"{why}; these are the figures that were collected before", err=True)
+
+
 def show_report(run: RunDir, *, as_json: bool, html: Path | None) -> None:
     """Print the figures of a run, or write them as a page."""
+    collect_first(run)
     record = asyncio.run(load_record(run))
     report = build_report(record)
     if html is not None:

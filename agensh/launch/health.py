@@ -17,6 +17,8 @@ class Health:
     """State by worker."""
     turns: int
     queued: int
+    parked: dict[str, str]
+    """Why, by the workers that are parked."""
 
 
 def read_health(answers: Sequence[dict[str, Any]], now: float) -> Health:
@@ -28,4 +30,5 @@ def read_health(answers: Sequence[dict[str, Any]], now: float) -> Health:
         workers={worker["worker"]: worker["state"] for worker in workers},
         turns=sum(worker["turns"] for worker in workers),
         queued=sum(worker["queued"] for worker in workers),
+        parked={worker["worker"]: worker["reason"] for worker in workers if worker["state"] == "parked"},
     )

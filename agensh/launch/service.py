@@ -1,14 +1,15 @@
 """Entry of the processes a local run consists of: `python -m agensh.launch.service NAME RUN_DIR PARENT_PID`.
 
 NAME is `board`, `forge`, `chat`, `gateway`, `model`, `baseline`, or the name of one of the run's node hosts; in a
-container, where PARENT_PID is 0, also `provision` and `collect`, which do their work and end. Each reads the run folder
-for all it needs, so no secret stands in an argument or an environment (but for the provider's credential in the
-gateway's, where the spec names a variable), logs JSON lines to standard error, and ends when the launcher ends.
+container, where PARENT_PID is 0, also `provision`, `collect` and `status`, which do their work and end. Each reads the
+run folder for all it needs, so no secret stands in an argument or an environment (but for the provider's credential in
+the gateway's, where the spec names a variable), logs JSON lines to standard error, and ends when the launcher ends.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -19,7 +20,7 @@ from urllib.parse import urlsplit
 from pydantic import SecretStr
 
 from adapters.base import Runtime
-from agensh.clock import SystemClock
+from agensh.clock import Clock, SystemClock
 from agensh.errors import AgenshError
 from agensh.launch.parent import end_with_parent
 from agensh.logs import set_up_logging
@@ -111,6 +112,8 @@ def _node(run: RunDir, name: str) -> None:
 
     async def host() -> None:
         info = run.info()
+        if info.containers is not None and await _is_over(run, info, clock):
+            return
         place = info.place(name)
         backends = ServiceBackends(info, run.secrets(), clock, workers=place.count)
         await run_node(
@@ -131,6 +134,17 @@ def _node(run: RunDir, name: str) -> None:
     # A node host is one loop with a thousand connections, most of whose work is reading and writing them.
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(host())
+
+
+async def _is_over(run: RunDir, info: RunInfo, clock: Clock) -> bool:
+    """Say whether a run in containers has ended, or must end now because the box was rebooted."""
+    from agensh.launch.compose.ending import abort
+    from agensh.launch.compose.project import ENDED
+    from agensh.launch.compose.reboot import boot_id, must_abort
+
+    if (run.path / ENDED).exists():
+        return True
+    return must_abort(run, info, boot_id()) and await abort(run, info, clock.time())
 
 
 def _runtime(run: RunDir, info: RunInfo) -> Runtime:
@@ -156,6 +170,12 @@ def _collect(run: RunDir) -> None:
     asyncio.run(collect(run, run.info()))
 
 
+def _status(run: RunDir) -> None:
+    from agensh.launch.compose.ending import live_status
+
+    sys.stdout.write(json.dumps(asyncio.run(live_status(run, run.info()))) + "\n")
+
+
 _SERVICES: dict[str, Callable[[RunDir], None]] = {
     "board": _board,
     "forge": _forge,
@@ -165,6 +185,7 @@ _SERVICES: dict[str, Callable[[RunDir], None]] = {
     "baseline": _baseline,
     "provision": _provision,
     "collect": _collect,
+    "status": _status,
 }
 
 

@@ -99,7 +99,8 @@ async def _cost(run: RunDir, info: RunInfo, t0: float | None, turns: Sequence[Ro
         with kept.open(encoding="utf-8") as file:
             for line in file:
                 counter.add(json.loads(line))
-    elif here or not run.gateway_url.startswith("sqlite"):
+    # The database of a run in containers cannot be reached from outside; its record is what was collected.
+    elif here or not (info.containers is not None or run.gateway_url.startswith("sqlite")):
         async for row in read_requests(run.gateway_url):
             counter.add(row)
     return counter.cost(merges)

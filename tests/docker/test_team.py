@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import IPv4Network
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -107,6 +110,12 @@ def test_a_worker_reaches_its_services_and_nothing_else(team: Box) -> None:
     board = team.container("board").attrs["NetworkSettings"]["Networks"]
     for network in board.values():
         assert team.in_worker(WORKER, reach + f"http://{network['IPAddress']}:8660/healthz")[0] != 0
+    with ThreadingHTTPServer(("0.0.0.0", 0), BaseHTTPRequestHandler) as box:
+        Thread(target=box.serve_forever, daemon=True).start()
+        for network in team.client.networks.list(names=[f"{PROJECT}_"]):
+            address = next(IPv4Network(network.attrs["IPAM"]["Config"][0]["Subnet"]).hosts())
+            assert team.in_worker(WORKER, reach + f"http://{address}:{box.server_port}/")[0] != 0, network.name
+        box.shutdown()
     assert team.in_worker(WORKER, "test -e /var/run/docker.sock -o -e /run/docker.sock")[0] != 0
     assert team.in_worker(WORKER, reach + "http://node:8700/status")[1] == "401"
 
@@ -139,6 +148,22 @@ def test_a_worker_is_confined(team: Box) -> None:
     assert not host["Privileged"]
 
 
+def test_the_team_is_looked_at_frozen_and_taken_out(team: Box, tmp_path: Path) -> None:
+    status = json.loads(team.agensh("status", "--json").stdout)
+    assert (status["live"], len(status["workers"])) == ("running", 8)
+    assert status["left_s"] > 0
+    assert status["urls"]["gitea"] == f"http://127.0.0.1:{team.environment['AGENSH_PORT_GITEA']}"
+    assert "run is active" in team.agensh("logs", "node", "-n", "0").stdout
+    assert "the run's clock goes on (" in team.agensh("pause").stdout
+    assert team.container(WORKER).status == "paused"
+    assert json.loads(team.agensh("status", "--json").stdout)["live"] == "paused"
+    assert "goes on" in team.agensh("resume").stdout
+    team.agensh("export", "--to", str(tmp_path / "out"))
+    for name in ("workspace.bundle", "submission.tar.gz", "report.json", "run.json", "record/runtime.json"):
+        assert (tmp_path / "out" / name).stat().st_size > 0
+    assert team.run().secrets().node_admin not in (tmp_path / "out/run.json").read_text()
+
+
 def test_up_again_changes_nothing(team: Box) -> None:
     names = team.listing()
     node = team.container("node").id
@@ -150,6 +175,7 @@ def test_up_again_changes_nothing(team: Box) -> None:
 async def test_the_run_ends_with_nothing_lost(team: Box) -> None:
     run = team.run()
     until((run.path / "ended").exists, "the end of the run", 900)
+    assert team.agensh("wait").stderr == ""
     record = await load_record(run)
     assert record.state == "finished"
     report = json.loads((run.path / "report.json").read_text())
@@ -169,3 +195,6 @@ def test_down_keeps_the_record(team: Box) -> None:
     for name in ("report.json", "submission.tar.gz", "workspace.bundle", "record/entries.json"):
         assert (run.path / name).stat().st_size > 0
     assert "pass rate" in team.agensh("report", run.run_id).stdout
+    assert "run is finished" in team.agensh("logs", "node").stdout
+    again = team.agensh("up", str(team.spec), check=False)
+    assert (again.returncode, f"`agensh clean {run.run_id}` removes them" in again.stderr) == (2, True)

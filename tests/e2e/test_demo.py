@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 from typing import Any
 
 import pytest
 
 from agensh.rundir import find_run
-from tests.support.whole_runs import newest, node_pid, processes_of, report, started, status, wait_for
+from tests.support.whole_runs import AGENSH, newest, node_pid, processes_of, report, started, status, wait_for
 
 pytestmark = pytest.mark.timeout(420)
 
@@ -39,6 +40,10 @@ def test_a_team_rebuilds_the_program_and_leaves_no_process(tmp_path):
     assert processes_of(run) == []
     assert (run.path / "submission.tar.gz").exists()
     assert (run.path / "workspace.bundle").exists()
+    out_folder = tmp_path / "out"
+    subprocess.run([*AGENSH, "export", str(run.path), "--to", str(out_folder)], check=True, timeout=60)
+    for name in ("submission.tar.gz", "workspace.bundle", "report.json", "record/entries.json", "record/runtime.json"):
+        assert (out_folder / name).stat().st_size > 0
     secrets = run.secrets()
     worker = secrets.workers["demo-worker1"]
     for hidden in (

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from adapters.container_runtime import connect
 from agensh.launch.compose.engine import choose_subnets, has_image
+from agensh.launch.compose.preflight import loopback_ports
 from agensh.launch.compose.project import SERVICE_IMAGE, worker_image
-from agensh.launch.compose.stack import PORTS, SERVICES
+from agensh.launch.compose.stack import SERVICES
 from agensh.rundir import RunDir
 from agensh.spec import TeamSpec
 
@@ -18,7 +19,7 @@ def plan_lines(spec: TeamSpec, root: Path, run: RunDir | None, environment: Mapp
     client = connect()
     project = spec.team.name
     yield f"project {project}: " + (f"goes on with {run.path}" if run else f"a new run below {root.absolute()}")
-    subnets = choose_subnets(client, project)
+    subnets = choose_subnets(client, project, environment.get("AGENSH_NETWORKS", ""))
     for name in ("backend", "team", "egress"):
         yield f"network {project}_{name}: {getattr(subnets, name)}"
     for name in ("mysql", "postgres", "gitea", "mattermost"):
@@ -31,9 +32,9 @@ def plan_lines(spec: TeamSpec, root: Path, run: RunDir | None, environment: Mapp
         "workers": environment.get("AGENSH_IMAGE_WORKER") or spec.container.image or worker_image(spec),
     }
     for use, image in images.items():
-        yield f"image of {use}: {image}" + ("" if has_image(client, image) else " (would be built)")
-    for variable, port in PORTS.items():
-        yield f"port 127.0.0.1:{environment.get(variable) or port} ({variable})"
+        yield f"image of {use}: {image}" + ("" if has_image(client, image) else " (would be built or pulled)")
+    for variable, port in loopback_ports(environment).items():
+        yield f"port 127.0.0.1:{port} ({variable})"
     limits = spec.container
     cores = f"{limits.cpus:g} cores" if limits.cpus else "all cores"
     memory = f"{limits.memory / 2**30:g} GiB" if limits.memory else "all memory"

@@ -8,8 +8,13 @@ import logging
 import os
 import sys
 from pathlib import Path
+from typing import Any
+
+import httpx
+from sqlalchemy import insert, select, update
 
 from adapters.container_runtime import connect, remove_containers
+from agensh.db import migrate, open_engine
 from agensh.errors import AgenshError
 from agensh.identity import write_private_json
 from agensh.launch.compose.grading import grade_in_containers
@@ -22,6 +27,7 @@ from agensh.runs.checkpoints import prepare_cases
 from agensh.runs.collect import Collector
 from agensh.runs.record import RUNTIME_COPY, load_record, read_runtime
 from agensh.runs.report import build_report
+from router.tables import MIGRATIONS, VERSION_TABLE, runs
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +70,57 @@ async def finish(run: RunDir, info: RunInfo) -> None:
     (run.path / ENDED).touch()
     log.info("run is finished", extra={"report": json.dumps(report.to_json())[:2000]})
     give_back(run)
+
+
+async def abort(run: RunDir, info: RunInfo, now: float) -> bool:
+    """End a run as `aborted`, at `now` (epoch seconds): record, workers' containers, report, no grades.
+
+    False, and nothing done, when its time was over before.
+    """
+    assert info.containers is not None
+    if not await _mark_aborted(run, info, now):
+        return False
+    await asyncio.to_thread(remove_containers, connect(), info.containers.project)
+    try:
+        await _collect(run, info)
+        await export_submission(run, info)
+    except AgenshError as error:
+        # A service that does not come back after a reboot must not keep the run from its end.
+        log.error("the record is not complete", extra={"error": str(error)})
+        write_private_json(run.path / "record" / RUNTIME_COPY, await read_runtime(run))
+    write_report(run, build_report(await load_record(run)))
+    (run.path / ENDED).touch()
+    log.warning("run is aborted: the box was rebooted", extra={"on_reboot": info.spec.container.on_reboot})
+    give_back(run)
+    return True
+
+
+async def _mark_aborted(run: RunDir, info: RunInfo, now: float) -> bool:
+    await asyncio.to_thread(migrate, run.runtime_url, MIGRATIONS, version_table=VERSION_TABLE)
+    engine = open_engine(run.runtime_url, pool_size=1)
+    try:
+        async with engine.begin() as connection:
+            state = await connection.scalar(select(runs.c.state).where(runs.c.run_id == info.run_id))
+            if state == "finished":
+                return False
+            if state is None:
+                await connection.execute(insert(runs).values(run_id=info.run_id, t0=now, state="aborted"))
+            change = update(runs).where(runs.c.run_id == info.run_id).values(state="aborted", stopped_at=now)
+            await connection.execute(change)
+    finally:
+        await engine.dispose()
+    return True
+
+
+async def live_status(run: RunDir, info: RunInfo) -> list[dict[str, Any]]:
+    """Return what the node hosts of the run say of themselves, asked from inside the project's networks."""
+    headers = {"Authorization": f"Bearer {run.secrets().node_admin}"}
+    try:
+        async with httpx.AsyncClient(headers=headers, timeout=5.0, trust_env=False) as http:
+            answers = [await http.get(f"{place.url}/status") for place in info.places]
+            return [answer.raise_for_status().json() for answer in answers]
+    except httpx.HTTPError as error:
+        raise AgenshError(f"the node host does not answer: {error!r}") from error
 
 
 async def _collect(run: RunDir, info: RunInfo) -> None:

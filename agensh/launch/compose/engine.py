@@ -21,9 +21,10 @@ from agensh.errors import AgenshError, UsageError
 POOL = ipaddress.IPv4Network("10.213.0.0/16")
 """Where the networks of projects are cut from; AGENSH_NETWORKS names another one."""
 _BLOCK = 23
-"""Prefix of one project's share: 254 addresses for workers, and two small networks."""
+"""Prefix of one project's share: a /24 for workers, and two small networks."""
 _CALL = 600.0  # seconds one call of compose may take
-_TAIL = 1500  # characters of a failed call's output that are shown
+_BUILD = 1800.0  # seconds the build of an image may take
+_TAIL = 400  # characters of a failed call's output that are shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +72,22 @@ class Compose:
     def call(self, *arguments: str, profiles: Sequence[str] = (), check: bool = True, show: bool = False) -> str:
         """Run one call; AgenshError with the end of its output when it fails. `show` lets it write to the terminal."""
         env = _environment({"COMPOSE_PROFILES": ",".join(profiles)})
-        done = subprocess.run(
-            self.arguments(*arguments),
-            stdin=subprocess.DEVNULL,
-            stdout=sys.stderr if show else subprocess.PIPE,
-            stderr=None if show else subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env=env,
-            timeout=_CALL,
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                self.arguments(*arguments),
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr if show else subprocess.PIPE,
+                stderr=None if show else subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                env=env,
+                timeout=_CALL,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise AgenshError(f"compose {arguments[0]} did not end in {_CALL:g} s; call the command again.") from error
         if check and done.returncode:
-            said = (done.stdout or "").strip()[-_TAIL:]
-            raise AgenshError(f"compose {arguments[0]} failed ({done.returncode}): {said or 'see above'}")
+            raise AgenshError(f"compose {arguments[0]} failed ({done.returncode}): {_end(done.stdout) or 'see above'}")
         return done.stdout or ""
 
 
@@ -94,9 +97,12 @@ def _environment(more: Mapping[str, str]) -> dict[str, str]:
     return kept | {name: value for name, value in more.items() if value}
 
 
-def choose_subnets(client: docker.DockerClient, project: str, pool: str | None = None) -> Subnets:
-    """Return networks that no other project and no route of this box uses; those the project has are kept."""
-    base = _pool(pool or os.environ.get("AGENSH_NETWORKS", ""))
+def choose_subnets(client: docker.DockerClient, project: str, pool: str = "") -> Subnets:
+    """Return networks that no other project and no route of this box uses; those the project has are kept.
+
+    `pool` is the value of AGENSH_NETWORKS, empty for the default.
+    """
+    base = _pool(pool)
     taken: list[ipaddress.IPv4Network] = list(_routes())
     mine: dict[str, str] = {}
     for network in client.networks.list():
@@ -165,15 +171,27 @@ def build_image(name: str, dockerfile: str, *, target: str = "", arguments: Mapp
         command += ["--target", target]
     for key, value in arguments.items():
         command += ["--build-arg", f"{key}={value}"]
-    done = subprocess.run(
-        [*command, str(context)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        env=os.environ | {"DOCKER_BUILDKIT": os.environ.get("DOCKER_BUILDKIT", "0")},
-        timeout=1800,
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            [*command, str(context)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=os.environ | {"DOCKER_BUILDKIT": os.environ.get("DOCKER_BUILDKIT", "0")},
+            timeout=_BUILD,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise AgenshError(
+            f"image {name} cannot be built: the docker command is missing: apt install docker.io"
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise AgenshError(f"image {name} cannot be built: it took longer than {_BUILD:g} s.") from error
     if done.returncode:
-        raise AgenshError(f"image {name} cannot be built: {(done.stdout + done.stderr).strip()[-_TAIL:]}")
+        raise AgenshError(f"image {name} cannot be built: {_end(done.stdout + done.stderr)}")
+
+
+def _end(output: str | None) -> str:
+    """Return the end of a command's output as one line."""
+    return " ".join((output or "").split())[-_TAIL:]

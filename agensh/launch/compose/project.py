@@ -10,11 +10,12 @@ import os
 import secrets
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from adapters.container_runtime import REFERENCE
 from agensh.clock import Clock
-from agensh.errors import AgenshError, UsageError
+from agensh.errors import AgenshError, SpecError, UsageError
 from agensh.gateway.credential import read_credential
 from agensh.identity import new_token, write_private
 from agensh.rundir import AdminSecrets, ContainerInfo, RunDir, RunInfo, RunSecrets, ServiceUrls, new_run_dir
@@ -58,13 +59,37 @@ def create_project_run(
     """
     credential = read_credential(spec.gateway, environment) if spec.gateway is not None else ""
     now = clock.time()
-    run = new_run_dir(root, spec.team.name, now)
+    try:
+        run = new_run_dir(root, spec.team.name, now)
+    except OSError as error:
+        raise AgenshError(f"runs: no folder can be made in {str(root)!r}: {error.strerror}.") from error
     try:
         _fill(run, spec, now, images, credential)
+    except OSError as error:
+        shutil.rmtree(run.path, ignore_errors=True)
+        raise AgenshError(f"runs: {str(run.path)!r} cannot be written: {error.strerror or error}.") from error
     except BaseException:
         shutil.rmtree(run.path, ignore_errors=True)
         raise
     return run
+
+
+def renew_credential(run: RunDir, spec: TeamSpec, environment: Mapping[str, str]) -> None:
+    """Take the provider's credential of `spec` anew into a run that goes on; the one it has stays when none is named.
+
+    So a wrong key is put right by naming another one and calling `up` again.
+    """
+    kept = run.info().spec.gateway
+    if kept is None or spec.gateway is None or not kept.api_key_env:
+        return
+    with suppress(SpecError):
+        credential = read_credential(spec.gateway, environment)
+        if credential:
+            _write_env(run.path / "secrets" / "gateway.env", {kept.api_key_env: credential})
+
+
+def _write_env(path: Path, values: Mapping[str, str]) -> None:
+    write_private(path, "".join(f"{key}={value}\n" for key, value in values.items()))
 
 
 def _fill(run: RunDir, spec: TeamSpec, now: float, images: Mapping[str, str], credential: str) -> None:
@@ -198,7 +223,7 @@ def _write_secret_files(run: RunDir, spec: TeamSpec, database: str, credential: 
     if spec.gateway is not None and credential:
         files["gateway.env"] = {spec.gateway.api_key_env or "AGENSH_PROVIDER_KEY": credential}
     for name, values in files.items():
-        write_private(folder / name, "".join(f"{key}={value}\n" for key, value in values.items()))
+        _write_env(folder / name, values)
     statements = "".join(
         f"CREATE ROLE {name} LOGIN PASSWORD '{password}';\nCREATE DATABASE {name} OWNER {name};\n"
         for name, password in (("gitea", gitea), ("mattermost", mattermost))

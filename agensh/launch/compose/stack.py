@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,26 +10,19 @@ from docker.errors import APIError
 
 from adapters.container_runtime import connect, remove_containers
 from agensh.errors import AgenshError
-from agensh.launch.compose.engine import (
-    Compose,
-    build_image,
-    check_ports,
-    choose_subnets,
-    compose_command,
-    compose_file,
-    has_image,
-)
+from agensh.identity import write_private
+from agensh.launch.compose.engine import Compose, check_ports, choose_subnets, compose_command
 from agensh.launch.compose.forge_admin import ensure_forge_admin
-from agensh.launch.compose.project import ENDED, SCRIPTED_IMAGE, SERVICE_IMAGE, write_compose_env
+from agensh.launch.compose.images import ensure_images
+from agensh.launch.compose.live import LiveRun, containers_of, find_service, read_compose_env
+from agensh.launch.compose.preflight import check_disk, loopback_ports
+from agensh.launch.compose.project import ENDED, write_compose_env
 from agensh.rundir import RunDir
 
 SERVICES = ("mysql", "postgres", "gitea", "mattermost", "board")
-PORTS = {"AGENSH_PORT_GITEA": 3000, "AGENSH_PORT_MATTERMOST": 8065, "AGENSH_PORT_BOARD": 8660}
-"""What a person reaches on 127.0.0.1, by the variable that moves it."""
 PASSED_ON = ("AGENSH_IMAGE_", "AGENSH_MEMORY_", "AGENSH_PORT_", "AGENSH_DOCKER_SOCKET")
 """Prefixes of the variables of the environment that go into the stack."""
 HEALTHY = 300.0  # seconds until all services answer; Gitea and Mattermost make their databases at first
-MIN_FREE = 5 << 30  # bytes of free disk
 _LOOK = 0.5  # seconds between two looks
 Say = Callable[[str], None]
 
@@ -42,11 +34,10 @@ class Stack:
         """AgenshError when the run was not made for containers, or the engine does not answer."""
         self.run = run
         self.say = say
-        self.environment = environment
+        # What the project was started with counts on: another shell, or the boot of the box, has not all of it.
+        self.environment = {**read_compose_env(run), **environment}
         self.info = run.info()
-        if self.info.containers is None:
-            raise AgenshError(f"{run.run_id} does not run in containers; `agensh resume` continues it.")
-        self.containers = self.info.containers
+        self.containers = containers_of(run, self.info)
         self.project = self.containers.project
         self.client = connect()
 
@@ -58,7 +49,7 @@ class Stack:
     def variables(self) -> dict[str, str]:
         """Return what compose.yaml reads for this run, networks included."""
         passed = {name: value for name, value in self.environment.items() if name.startswith(PASSED_ON)}
-        subnets = choose_subnets(self.client, self.project)
+        subnets = choose_subnets(self.client, self.project, self.environment.get("AGENSH_NETWORKS", ""))
         return {
             **passed,
             "AGENSH_RUN": str(self.run.path),
@@ -70,16 +61,21 @@ class Stack:
 
     def ports(self) -> dict[str, int]:
         """Return the loopback ports of this project by their variables."""
-        return {name: int(self.environment.get(name) or default) for name, default in PORTS.items()}
+        return loopback_ports(self.environment)
 
     def compose(self) -> Compose:
         """Return Compose with this run's variables written down."""
         return Compose(self.project, write_compose_env(self.run, self.variables()), tuple(compose_command()))
 
-    def up(self) -> None:
-        """Bring everything up: images, services, accounts, the node host. AgenshError says what to do."""
+    def up(self) -> bool:
+        """Bring everything up: images, services, accounts, the node host. AgenshError says what to do.
+
+        False when the run turned out to be over: its time, or by a reboot that aborts it.
+        """
+        if self._live().unpause():
+            self.say("the project was paused; it goes on")
         self._check()
-        self._images()
+        ensure_images(self.client, self.containers, self.info.spec, self.environment, self.say)
         compose = self.compose()
         services = [*SERVICES, *(["gateway"] if self.gateway else [])]
         self.say(f"starting {', '.join(services)}")
@@ -89,6 +85,7 @@ class Stack:
         self.say("starting the node host")
         compose.call("up", "-d", "--no-deps", "node", profiles=["node"])
         self.wait_healthy(["node"])
+        return not (self.run.path / ENDED).exists()
 
     def provision(self, compose: Compose | None = None) -> None:
         """Make what the run needs on its services; nothing that is there is made twice."""
@@ -101,14 +98,24 @@ class Stack:
     def down(self) -> None:
         """Stop everything and keep the record and the data; the run goes on with the next `up`."""
         compose = self.compose()
+        self._live().unpause()  # what is frozen cannot end in order
         if self._running("node") is not None:
             self.say("stopping the node host; it puts its workers away")
             compose.call("stop", "-t", "60", "node", profiles=["node"])
         if self._running("gitea") is not None and self._running("board") is not None:
             self.say("collecting the record")
             self.one_off(compose, "collect")
-        compose.call("down", "--remove-orphans", "-t", "30", profiles=["gateway", "provision", "node"])
+        self.save_logs()
+        # Before the networks: one that a container is on cannot be removed.
         remove_containers(self.client, self.project)
+        compose.call("down", "--remove-orphans", "-t", "30", profiles=["gateway", "provision", "node"])
+
+    def save_logs(self) -> None:
+        """Keep the logs of the containers that are ours in the run folder: they go with their containers."""
+        for service in ("node", "board", "gateway"):
+            container = self._live().service(service)
+            if container is not None:
+                write_private(self.run.logs / f"{service}.jsonl", container.logs().decode(errors="replace"))
 
     def one_off(self, compose: Compose, name: str) -> None:
         """Run one of the short services (`provision`, `collect`) against the running stack."""
@@ -118,6 +125,10 @@ class Stack:
     def clean(self) -> None:
         """Remove all containers, networks and volumes of the project; the run folder stays."""
         compose = self.compose()
+        self._live().unpause()
+        node = self._find("node")
+        if node is not None:
+            node.remove(force=True)  # before its workers, which it would start again
         remove_containers(self.client, self.project)
         compose.call("down", "-v", "--remove-orphans", "-t", "10", profiles=["gateway", "provision", "node"])
         # Its data is gone: the next `up` starts a run of its own.
@@ -125,37 +136,10 @@ class Stack:
 
     def _check(self) -> None:
         compose_command()
-        free = shutil.disk_usage(self.run.path).free
-        if free < MIN_FREE:
-            raise AgenshError(
-                f"disk: {free / 2**30:.1f} GiB are free in {self.run.path.parent}, and a team needs "
-                f"{MIN_FREE / 2**30:.0f}. Free some, or name another folder with --runs."
-            )
+        check_disk(self.run.path.parent)
         running = {name for name in SERVICES if self._running(name) is not None}
         if not running:
             check_ports(self.ports())
-
-    def _images(self) -> None:
-        wanted = [self.containers.grader_image]
-        if self.containers.image != self.containers.grader_image:
-            wanted.append(self.containers.image)
-        root = compose_file().parent.parent
-        for name in wanted:
-            if has_image(self.client, name):
-                continue
-            base = self.environment.get("AGENSH_IMAGE_PYTHON", "")
-            arguments = {"BASE": base} if base else {}
-            if name == SERVICE_IMAGE:
-                self.say(f"building {name}")
-                build_image(name, "service.Dockerfile", arguments=arguments, context=root)
-            elif name == SCRIPTED_IMAGE:
-                self.say(f"building {name}")
-                build_image(name, "service.Dockerfile", target="worker-scripted", arguments=arguments, context=root)
-            else:
-                from agensh.launch.compose.worker_image import build_worker_image
-
-                self.say(f"building {name}")
-                build_worker_image(name, self.info.spec)
 
     def wait_healthy(self, services: list[str]) -> None:
         """Wait until services are healthy; AgenshError names the one that is not, with its last line."""
@@ -164,7 +148,8 @@ class Stack:
         while waiting:
             for service in sorted(waiting):
                 state, ended = self._health(service)
-                if state == "healthy":
+                # A node host whose run is over ends and answers nobody.
+                if state == "healthy" or (service == "node" and (self.run.path / ENDED).exists()):
                     waiting.discard(service)
                 elif ended or time.monotonic() > until:
                     raise AgenshError(
@@ -195,10 +180,10 @@ class Stack:
         return lines[-1][:300] if lines else "it said nothing"
 
     def _find(self, service: str) -> Any:
-        labels = [f"com.docker.compose.project={self.project}", f"com.docker.compose.service={service}"]
-        labels.append("com.docker.compose.oneoff=False")
-        found = self.client.containers.list(all=True, filters={"label": labels})
-        return found[0] if found else None
+        return find_service(self.client, self.project, service)
+
+    def _live(self) -> LiveRun:
+        return LiveRun(self.run, self.client)
 
     def _running(self, service: str) -> Any:
         container = self._find(service)

@@ -1,0 +1,63 @@
+"""A team that is interrupted: `up` killed while it provisions, `down` while the workers work."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.docker.conftest import Box
+
+pytestmark = pytest.mark.timeout(900)
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Wait for a condition of another process."""
+    end = time.monotonic() + 300
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.2)
+
+
+def _ask(box: Box, path: str) -> str:
+    """Return what Gitea answers to its administrator, asked in its container."""
+    admin = box.run().secrets().forge_admin
+    script = f"curl -fsS -u '{admin.name}:{admin.password}' http://127.0.0.1:3000/api/v1/{path}"
+    done = box.container("gitea").exec_run(["sh", "-c", script])
+    assert isinstance(done.output, bytes)
+    assert done.exit_code == 0, done.output
+    return done.output.decode()
+
+
+def test_up_that_is_killed_while_it_provisions_goes_on_and_doubles_nothing(box: Box) -> None:
+    arguments = ("up", str(box.spec), "--workers", "2", "--speed", "30")
+    first = box.start(*arguments)
+    assert first.stdout is not None
+    try:
+        for line in first.stdout:
+            if line.startswith("provisioning"):
+                break
+        first.send_signal(signal.SIGKILL)
+    finally:
+        first.kill()
+        first.wait()
+        first.stdout.close()
+    run = box.run()
+
+    said = box.agensh(*arguments).stdout
+    assert "going on" in said
+    assert box.run() == run
+    users = _ask(box, "admin/users?limit=50")
+    for name in (f"{box.project}-worker1", f"{box.project}-worker2"):
+        assert users.count(f'"login":"{name}"') + users.count(f'"login": "{name}"') == 1
+    issues = _ask(box, f"repos/{box.project}/workspace/issues?state=all")
+    assert issues.count('"number"') == 1
+    assert "-worker2" in str(sorted(run.secrets().workers))
+
+    workers = {f"{box.project}_{name}" for name in run.secrets().workers}
+    until(lambda: bool(workers & box.listing().containers), "a worker")
+    box.agensh("down")
+    assert not workers & box.listing().containers
+    assert not [name for name in box.listing().networks if name.startswith(f"{box.project}_")]

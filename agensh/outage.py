@@ -24,14 +24,14 @@ _NO_ROOM_SQLITE = {
     sqlite3.SQLITE_IOERR_FSYNC,
     sqlite3.SQLITE_IOERR_SHMSIZE,
 }
-_NO_ROOM_SYSTEM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def no_room(error: BaseException) -> bool:
     """Say whether an error of SQLite or of the system means that the disk takes no more: full, or a quota used up."""
     if isinstance(error, sqlite3.Error):
         return getattr(error, "sqlite_errorcode", None) in _NO_ROOM_SQLITE
-    return isinstance(error, OSError) and error.errno in _NO_ROOM_SYSTEM
+    return isinstance(error, OSError) and error.errno in NO_ROOM
 
 
 class Outage:

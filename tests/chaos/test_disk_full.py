@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
 import os
 import signal
@@ -16,7 +17,7 @@ import pytest
 from agensh.clients.board import BoardClient
 from agensh.errors import ServiceError
 from tests.contract.chat.world import make_world, ok
-from tests.contract.forge.world import World
+from tests.contract.forge.world import World, eventually
 from tests.support.board_process import make_token, served
 from tests.support.chaos import Line, either, lines_of, named_once, records_of
 from tests.support.chaos_node import NumberedNode
@@ -24,6 +25,12 @@ from tests.support.chat_server import running_chat
 from tests.support.servers import ForgeProcess
 from tests.support.small_disk import Disk, small_disk
 
+UPLOAD = {
+    "branch": "main",
+    "new_branch": "upload",
+    "message": "Upload",
+    "files": [{"operation": "create", "path": "upload", "content": base64.b64encode(os.urandom(200_000)).decode()}],
+}
 MOST = 3000  # writes after which a disk of that size must be full
 
 
@@ -38,7 +45,7 @@ def told(lines: list[Line], again: str) -> None:
     bad = [line for line in lines if line.level in {"warning", "error", "critical"}]
     named_once(bad, "the disk is full")
     named_once(bad, again)
-    assert len(bad) == 2, bad
+    assert len(bad) == 2, [line.fields for line in bad]
 
 
 async def test_the_board(disk: Disk) -> None:
@@ -129,6 +136,8 @@ def test_the_forge(disk: Disk, tmp_path: Path) -> None:
         (clone.path / "noise").write_bytes(os.urandom(300_000))
         clone.git("add", "noise")
         clone.git("commit", "-qm", "noise")
+        world.branch(world.ann, "short", {"short.txt": "short\n"})
+        pull = f"{world.at}/pulls/{world.pull(world.ann, 'short')['number']}"
         disk.fill(process.pid)
         refused: httpx.Response | None = None
         for index in range(MOST):
@@ -143,8 +152,14 @@ def test_the_forge(disk: Disk, tmp_path: Path) -> None:
         assert world.ann.http.post(say, json={"body": "x" * 10_000}).status_code == 500
         assert clone.git("push", "-q", "origin", "work", check=False).returncode != 0
         assert world.ann.http.get(f"{world.at}/branches/work").status_code == 404
+        made = world.ann.http.post(f"{world.at}/contents", json=UPLOAD)
+        assert (made.status_code, made.json()["message"]) == (500, refused.json()["message"])
+        assert world.ann.http.get(f"{world.at}/branches/upload").status_code == 404
+        # What needs no room git does, and what the forge knows of it follows as soon as it can.
+        clone.git("push", "-q", "origin", ":short")
         assert [comment["id"] for comment in world.ann.http.get(say).json()] == acknowledged
         disk.free(process.pid)
+        eventually(lambda: world.ann.http.get(pull).json()["state"] == "closed", "the rows follow the deleted branch")
         acknowledged.append(world.ann.http.post(say, json={"body": "after"}).json()["id"])
         assert clone.git("push", "-q", "origin", "work", check=False).returncode == 0
         process.kill()

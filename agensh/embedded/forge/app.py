@@ -30,6 +30,8 @@ from agensh.outage import no_room
 
 log = logging.getLogger(__name__)
 
+NOTHING_KEPT = "The forge could not read or write its data; nothing of this request was kept."
+
 
 def create_app(
     data: Path,
@@ -59,6 +61,7 @@ def create_app(
     app.add_exception_handler(StarletteHTTPException, _http_error)
     app.add_exception_handler(GitError, _git_error)
     app.add_exception_handler(sqlite3.Error, _store_error)
+    app.add_exception_handler(OSError, _system_error)
     app.add_exception_handler(Exception, _unexpected)
     app.add_exception_handler(UnicodeEncodeError, _bad_text)
     app.add_exception_handler(OverflowError, _bad_number)
@@ -103,6 +106,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with asyncio.TaskGroup() as loops:
             background = [
                 loops.create_task(supervise("conflict checks", forge.checker.run, forge.clock)),
+                loops.create_task(supervise("rows behind their refs", forge.behind.run, forge.clock)),
                 loops.create_task(supervise("events", forge.events.run, forge.clock)),
                 loops.create_task(supervise("maintenance", partial(maintenance.run, forge), forge.clock)),
             ]
@@ -155,8 +159,23 @@ async def _http_error(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _git_error(request: Request, error: Exception) -> JSONResponse:
+    if isinstance(error, GitError) and error.no_room:
+        return _full(request, error)
     log.error("git failed", extra={"path": request.url.path, "error": str(error)})
     return _answer(request, 500, str(error))
+
+
+async def _system_error(request: Request, error: Exception) -> JSONResponse:
+    if no_room(error):
+        return _full(request, error)
+    log.error("request failed", exc_info=error, extra={"path": request.url.path})
+    return await _unexpected(request, error)
+
+
+def _full(request: Request, error: Exception) -> JSONResponse:
+    forge: Forge = request.app.state.forge
+    forge.db.full(error)
+    return _answer(request, 500, NOTHING_KEPT)
 
 
 async def _unexpected(request: Request, error: Exception) -> JSONResponse:
@@ -175,4 +194,4 @@ async def _store_error(request: Request, error: Exception) -> JSONResponse:
     # That the disk is full was said by the store, once.
     level = logging.DEBUG if no_room(error) else logging.ERROR
     log.log(level, "the store failed", extra={"path": request.url.path, "error": str(error)})
-    return _answer(request, 500, "The forge could not read or write its data; nothing of this request was kept.")
+    return _answer(request, 500, NOTHING_KEPT)

@@ -20,6 +20,7 @@ from pathlib import Path
 from agensh.embedded.forge import objects
 from agensh.embedded.forge.objects import ZERO
 from agensh.errors import AgenshError
+from agensh.outage import NO_ROOM
 
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 SHA = re.compile(r"[0-9a-f]{40}")
@@ -46,6 +47,11 @@ class GitError(AgenshError):
         super().__init__(f"git {command} ended with {code}: {message.strip()[:2000]}")
         self.code = code
         self.text = message
+
+    @property
+    def no_room(self) -> bool:
+        """Say whether git found the disk full, or a quota used up."""
+        return any(os.strerror(number) in self.text for number in NO_ROOM) or -self.code == signal.SIGXFSZ
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from fastapi import Depends, Request, Response
 
 from agensh.clock import Clock
 from agensh.embedded.forge.auth import Authenticator, Caller, Passwords
+from agensh.embedded.forge.behind import Behind
 from agensh.embedded.forge.errors import forbidden, unprocessable
 from agensh.embedded.forge.events import EventHub
 from agensh.embedded.forge.git import Git, Person
@@ -60,6 +61,7 @@ class Forge:
         self.git = Git(timeout=settings.git_timeout)
         self.passwords = Passwords(settings.password_rounds)
         self.auth = Authenticator(self.db, self.passwords, clock)
+        self.behind = Behind(clock)
         self.checker = Checker(self)
         self.locks = Locks()
         self.git_slots = asyncio.Semaphore(settings.git_processes)

@@ -26,8 +26,13 @@ async def branches_moved(forge: Forge, repo: Row, path: Path, branches: set[str]
     """Take note that branches may have been created, moved or deleted.
 
     Open pull requests of such a head are synchronised (timeline entry, notifications, stale reviews); those of such a
-    base are set to checking. A pull request whose head or base is gone is closed.
+    base are set to checking. A pull request whose head or base is gone is closed. Where the store takes no writes the
+    rows follow later.
     """
+    await forge.behind.now_or_later(partial(_follow, forge, repo, path, branches, pusher))
+
+
+async def _follow(forge: Forge, repo: Row, path: Path, branches: set[str], pusher: Row) -> None:
     now = forge.now()
 
     def note(tx: Tx) -> tuple[list[int], list[tuple[int, str]]]:

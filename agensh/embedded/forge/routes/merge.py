@@ -6,6 +6,7 @@ The lock is one a pull request, not one a base, as in Gitea: merges into one bas
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Response
@@ -88,12 +89,13 @@ async def merge(call: ApiCall, owner: str, name: str, number: int, new: Merge) -
         if not await forge.git.update_ref(path, f"refs/heads/{pull['base_branch']}", sha, base):
             await call.write(lambda tx: drop_intent(tx, issue["id"]))
             raise ApiError(409, "merge push out of date")
-        await call.write(lambda tx: _merged(tx, forge.now(), issue["id"], sha, head, call.user["id"]))
+        done = partial(_merged, now=forge.now(), issue_id=issue["id"], sha=sha, head=head, user_id=call.user["id"])
+        written = await forge.behind.now_or_later(partial(forge.db.write, done))
     moved = {pull["base_branch"]}
     delete = new.delete_branch_after_merge
     if delete is None:
         delete = repos.options(repo)["default_delete_branch_after_merge"]
-    if delete and await call.read(lambda tx: _may_delete(tx, repo, pull, call.user)):
+    if delete and written and await call.read(lambda tx: _may_delete(tx, repo, pull, call.user)):
         branch = pull["head_branch"]
         await call.write(lambda tx: retarget(tx, repo["id"], branch, pull["base_branch"]))
         if await forge.git.delete_ref(path, f"refs/heads/{branch}", head):

@@ -90,9 +90,15 @@ class Database:
         self._local = threading.local()
         self._connections: list[sqlite3.Connection] = []
         self._lock = threading.Lock()
+        self._telling = threading.Lock()
         self._pool: ThreadPoolExecutor | None = None
         self._writer: threading.Thread | None = None
         self._room = asyncio.Semaphore(WAITING)
+
+    def full(self, error: Exception) -> None:
+        """Say that somebody else met a full disk, the data folder's: once, with what the database itself meets."""
+        with self._telling:
+            self._outage.failed("the disk is full", error)
 
     def open(self) -> None:
         """Create or migrate the file and start the threads (blocking)."""
@@ -222,12 +228,14 @@ class Database:
         except sqlite3.Error as error:  # none of the batch was written
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            self._outage.failed("the disk is full" if no_room(error) else "the database takes no writes", error)
+            with self._telling:
+                self._outage.failed("the disk is full" if no_room(error) else "the database takes no writes", error)
             for _, done in batch:
                 if not done.done():
                     done.set_exception(error)
             return
-        self._outage.worked()
+        with self._telling:
+            self._outage.worked()
         for done, result, failure in outcomes:
             if failure is None:
                 done.set_result(result)

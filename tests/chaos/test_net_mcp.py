@@ -352,6 +352,7 @@ async def test_the_shim_shows_everything_once_whatever_becomes_of_its_connection
         complaints: list[str] = []
         identity = Identity(f"{host.proxy.url}/pending/{ME}", host.worker.token)
         shim = Shim(PendingFeed(identity, complaints.append), complaints)
+        threads = threading.active_count()  # other tests of this process may have left some in their pools
         seen = ""
 
         async def results_until_shown() -> None:
@@ -387,4 +388,4 @@ async def test_the_shim_shows_everything_once_whatever_becomes_of_its_connection
         for number in range(1, host.seq + 1):
             assert seen.count(f"entry number {number} (") == 1, seen
             assert seen.count(f"message number {number}\n") == 1, seen
-        assert threading.active_count() < 50
+        assert threading.active_count() < threads + 40

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
@@ -238,19 +239,21 @@ def test_the_stream_counts_and_echoes_the_own_mark_read(world: World) -> None:
 
 def test_a_new_stream_starts_silent(world: World) -> None:
     number = issue(world, world.ann)
-    comment(world, world.ben, number)
-    eventually(lambda: heard(world.ann) == 1, "the thread is there")
-    client = sign_in(world, world.ann)
-    before = sign_in(world, world.ann)
-    with listening(before) as early:
-        if not real:
-            with pytest.raises(Empty):
-                early.next(0.5)
+    with (
+        contextlib.closing(sign_in(world, world.ann)) as client,
+        contextlib.closing(sign_in(world, world.ann)) as before,
+    ):
+        # What was before a stream is told to those who listened then.
+        with listening(before) as witness:
+            comment(world, world.ben, number)
+            assert witness.next()[0] == "notification-count"
+        eventually(lambda: heard(world.ann) == 1, "the thread is there")
         with listening(client) as stream:
+            if not real:
+                with pytest.raises(Empty):
+                    stream.next(0.5)
             comment(world, world.ben, number)
             assert stream.next()[0] == "notification-count"
-    client.close()
-    before.close()
 
 
 @pytest.mark.parametrize("way", ["nothing", "token", "basic", "wrong password"])

@@ -18,7 +18,7 @@ from typing import TypeVar
 from sqlalchemy import func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from adapters.base import Adapter, HarnessUnavailable, Outcome, Rule, SessionLost, Text, ToolActivity, TurnEnd
+from adapters.base import Adapter, HarnessUnavailable, Outcome, Rule, SessionLost, TurnEnd
 from agensh.clock import Clock, RunClock
 from agensh.errors import ServiceError
 from agensh.spec import TeamSpec
@@ -29,6 +29,7 @@ from router.prompt import duration
 from router.queue import RetryPolicy, new_turn
 from router.record import Recorder, Session
 from router.tables import turns
+from router.turn import drive
 from router.waiting import sleep_or_event, surely
 from router.writer import Writer
 
@@ -192,7 +193,7 @@ class LoneWorker:
             self._recorder.prompted(turn_id, prompt, 0)
             log.info("turn starts", extra={"worker": self._task.worker, "turn": turn_id})
             texts: list[str] = []
-            end = await self._drive(prompt, turn_id, texts)
+            end = await drive(self._adapter, self._recorder, prompt, turn_id, texts, self._heard)
             if end.outcome is Outcome.CRASHED and self._stopping.is_set():
                 end = replace(end, outcome=Outcome.INTERRUPTED, reason="The worker was stopped.")
             self._recorder.ended(turn_id, end, "\n".join(texts))
@@ -264,21 +265,8 @@ class LoneWorker:
         self._warned = share
         return most
 
-    async def _drive(self, prompt: str, turn_id: int, texts: list[str]) -> TurnEnd:
-        try:
-            async for item in self._adapter.turn(prompt):
-                if isinstance(item, TurnEnd):
-                    return item
-                # Whatever it says or does, it has read the prompt.
-                self.session = replace(self.session, primed=True)
-                if isinstance(item, Text):
-                    texts.append(item.text)
-                elif isinstance(item, ToolActivity):
-                    self._recorder.activity(turn_id, item)
-        except Exception as error:
-            log.error("adapter failed", extra={"worker": self._task.worker}, exc_info=error)
-            return TurnEnd(Outcome.CRASHED, f"The adapter failed: {type(error).__name__}: {error}")
-        return TurnEnd(Outcome.CRASHED, "The CLI ended the turn without a result.")
+    def _heard(self) -> None:
+        self.session = replace(self.session, primed=True)
 
     async def _recover(self, end: TurnEnd) -> None:
         """Carry out the rule of a turn that did not complete."""

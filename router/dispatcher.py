@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeVar
 
-from adapters.base import Adapter, HarnessUnavailable, Outcome, Rule, SessionLost, Text, ToolActivity, TurnEnd
+from adapters.base import Adapter, HarnessUnavailable, Outcome, Rule, SessionLost, TurnEnd
 from agensh.clock import Clock, RunClock
 from agensh.db import DatabaseUnavailable
 from router.desk import Desk
@@ -24,6 +24,7 @@ from router.idle import Timers, control_event
 from router.prompt import Briefing, entry_line, turn_prompt
 from router.queue import Claim, EventQueue
 from router.record import Recorder, Session
+from router.turn import drive
 from router.waiting import DATABASE_WAIT, sleep_or_event, surely
 
 T = TypeVar("T")
@@ -197,7 +198,7 @@ class Dispatcher:
         self._recorder.prompted(claim.turn_id, prompt, len(context.entries))
         log.info("turn starts", extra={"worker": self.worker, "turn": claim.turn_id, "events": len(claim.events)})
         texts: list[str] = []
-        end = await self._drive(prompt, claim.turn_id, texts)
+        end = await drive(self._adapter, self._recorder, prompt, claim.turn_id, texts, self._heard)
         if end.outcome is Outcome.CRASHED and self._stopping.is_set():
             # The CLI was ended by the stop itself, perhaps before it had read the prompt.
             end = replace(end, outcome=Outcome.INTERRUPTED, reason="The worker was stopped.")
@@ -209,21 +210,8 @@ class Dispatcher:
         )
         return end
 
-    async def _drive(self, prompt: str, turn_id: int, texts: list[str]) -> TurnEnd:
-        try:
-            async for item in self._adapter.turn(prompt):
-                if isinstance(item, TurnEnd):
-                    return item
-                # Whatever it says or does, it has read the prompt.
-                self.session = replace(self.session, primed=True)
-                if isinstance(item, Text):
-                    texts.append(item.text)
-                elif isinstance(item, ToolActivity):
-                    self._recorder.activity(turn_id, item)
-        except Exception as error:
-            log.error("adapter failed", extra={"worker": self.worker}, exc_info=error)
-            return TurnEnd(Outcome.CRASHED, f"The adapter failed: {type(error).__name__}: {error}")
-        return TurnEnd(Outcome.CRASHED, "The CLI ended the turn without a result.")
+    def _heard(self) -> None:
+        self.session = replace(self.session, primed=True)
 
     async def _settle(self, claim: Claim, end: TurnEnd) -> None:
         ids = [event.id for event in claim.events]

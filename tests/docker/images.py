@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 IMAGES = Path(__file__).parent / "images"
 DEBIAN = "agensh-test/debian:1"
 BASE = "agensh-test/base:1"
-SUITE, MIRROR = "bookworm", "http://deb.debian.org/debian"
+SUITE = "bookworm"
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 ENGINE_START = 60.0  # seconds the engine may take to answer
 
@@ -86,7 +86,7 @@ def _make_debian() -> None:
     with tempfile.TemporaryDirectory(prefix="agensh-base-") as temporary:
         tree = Path(temporary) / "tree"
         include = "--include=ca-certificates,git,curl,python3,python3-venv"
-        _run("debootstrap", "--variant=minbase", include, SUITE, str(tree), MIRROR)
+        _run("debootstrap", "--variant=minbase", include, SUITE, str(tree))
         shutil.copyfile(CERTIFICATES, tree / CERTIFICATES.relative_to("/"))
         path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         changes = [f"ENV PATH={path}", f"ENV PIP_CERT={CERTIFICATES} SSL_CERT_FILE={CERTIFICATES}"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -14,6 +15,7 @@ import pytest
 
 from agensh.runs.record import load_record
 from tests.docker.conftest import Box, Listing, make_box
+from tests.docker.images import BASE
 
 pytestmark = pytest.mark.timeout(1500)
 PROJECT = "dockerteam"
@@ -103,10 +105,19 @@ def test_a_worker_reaches_its_services_and_nothing_else(team: Box) -> None:
         "http://mysql:3306",
         "http://board:8660/healthz",
         "http://postgres:5432",
-        "http://1.1.1.1",
-        "https://pypi.org/simple/",
     ):
         assert team.in_worker(WORKER, reach + closed)[0] != 0, closed
+    # What stands on another network stands for the internet: the way there begins in the same way.
+    outside = team.client.containers.run(BASE, ["python3", "-m", "http.server", "8000"], detach=True)
+    try:
+        outside.reload()
+        there = f"http://{outside.attrs['NetworkSettings']['IPAddress']}:8000/"
+        until(
+            lambda: subprocess.run(["curl", "-sf", "-o", "/dev/null", there], check=False).returncode == 0, "a server"
+        )
+        assert team.in_worker(WORKER, reach + there)[0] != 0
+    finally:
+        outside.remove(force=True)
     board = team.container("board").attrs["NetworkSettings"]["Networks"]
     for network in board.values():
         assert team.in_worker(WORKER, reach + f"http://{network['IPAddress']}:8660/healthz")[0] != 0

@@ -60,7 +60,7 @@ def test_eight_workers_lose_nothing(tmp_path: Path) -> None:
     assert 0 < figures["entry_shown_delay_s"]["p50"] <= figures["entry_shown_delay_s"]["p99"]
     assert figures["cpu_s"].keys() == {"board", "forge", "chat", "node-1", "node-2", "load-0", "total"}
     [run] = [folder for folder in tmp_path.iterdir() if (folder / "run.json").exists()]
-    prompts = list(run.glob("workers/*/work/prompts.jsonl"))
+    prompts = list(run.glob("workers/*/*/prompts.jsonl"))
     assert len(prompts) == 8
     assert max(len(file.read_text(encoding="utf-8").splitlines()) for file in prompts) > 1, "several turns"
 

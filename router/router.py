@@ -249,7 +249,7 @@ class Router:
             except Exception as error:
                 log.error("listener failed", extra={"worker": self._name, "listener": repr(listener)}, exc_info=error)
             failures = 0 if self._shared.clock.monotonic() - began > LISTENER_CEILING else failures + 1
-            await self._shared.clock.sleep(random.uniform(0.1, min(LISTENER_CEILING, 0.5 * 2**failures)))
+            await self._shared.clock.sleep(random.uniform(0.1, min(LISTENER_CEILING, 0.5 * 2 ** min(failures, 10))))
 
 
 def _arguments(call: ToolCall) -> dict[str, Any]:

@@ -16,7 +16,8 @@ from agensh.db import DatabaseUnavailable
 from agensh.urls import sqlite_url
 from router.events import Kind, NewEvent, Priority, QueuedEvent, Source
 from router.idle import control_event
-from router.queue import EventQueue, RetryPolicy
+from router.prompt import event_lines
+from router.queue import CLAIM_CHARS, EventQueue, RetryPolicy
 from router.tables import cursors, events, turns
 from router.writer import Writer
 from tests.support.clock import ManualClock
@@ -98,6 +99,23 @@ async def test_the_key_is_compared_with_case_and_accents_and_per_worker(
     assert await queue.put(made) == len(keys)
     assert await EventQueue("demo-worker2", writer, clock, STEADY).put(made) == len(keys)
     assert await queue.put(made) == 0
+
+
+async def test_long_messages_that_piled_up_come_in_turns_that_a_context_can_hold(queue: EventQueue) -> None:
+    made = [
+        NewEvent(
+            Source.MATTERMOST, Kind.DIRECT_MESSAGE, f"k:{number}", "short", 0.0, "t", Priority.DIRECT, {"text": text}
+        )
+        for number, text in enumerate(["x" * 16_000] * 100 + ["y" * CLAIM_CHARS])
+    ]
+    await queue.put([*made, comment(1, "the rest")])
+    seen: list[str] = []
+    while (claim := await queue.claim("s")) is not None:
+        lines = event_lines(claim.events)
+        assert sum(map(len, lines)) < CLAIM_CHARS + 200 * len(lines)
+        seen += [str(event.body.get("text", event.summary)) for event in claim.events]
+        await queue.ack([event.id for event in claim.events])
+    assert seen == [event.body["text"] for event in made] + ["the rest"]
 
 
 async def test_events_and_cursor_are_committed_together(writer: Writer, queue: EventQueue) -> None:

@@ -125,12 +125,14 @@ class Collector:
     async def posts(self) -> int:
         """Copy the posts of the team's channel and of the workers' direct channels; return how many there are."""
         posts: dict[str, dict[str, Any]] = {}
+        read: set[str] = set()  # channels: each is one of several workers, the task channel of all
         names = {worker.chat_user_id: name for name, worker in self._secrets.workers.items()}
         for worker in self._secrets.workers.values():
             async with MattermostClient(self._info.urls.chat, token=worker.chat_token) as chat:
                 for channel in await chat.my_channels():
-                    if channel.type != "D" and channel.name != self._info.channel:
+                    if channel.id in read or (channel.type != "D" and channel.name != self._info.channel):
                         continue
+                    read.add(channel.id)
                     for post in await chat.posts(channel.id, limit=MOST_POSTS):
                         if post.id in posts or post.type:
                             continue

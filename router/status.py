@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from agensh.clock import RunClock
+from agensh.db import DatabaseUnavailable
 from router.feed import BoardFeed
 from router.posts import PostFeed
 from router.queue import Depth, depths
@@ -72,6 +73,9 @@ def status_routes(
                 status_code=401,
                 headers={"www-authenticate": 'Bearer realm="agensh"'},
             )
-        return JSONResponse(await read())
+        try:
+            return JSONResponse(await read())
+        except DatabaseUnavailable as error:
+            return JSONResponse({"error": str(error)}, 503)
 
     return [Route("/healthz", healthz, methods=["GET"]), Route("/status", status, methods=["GET"])]

@@ -7,7 +7,6 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -16,7 +15,7 @@ from rich.text import Text
 from agensh.clock import SystemClock
 from agensh.errors import AgenshError
 from agensh.launch.compose.project import ENDED
-from agensh.launch.health import Health, read_health
+from agensh.launch.health import Health, NodeSilent, ask_nodes, read_health
 from agensh.launch.lock import running_launcher
 from agensh.rundir import RunDir, RunInfo
 from agensh.runs.html import clock_label, figures, render_html
@@ -132,12 +131,9 @@ def _in_containers(run: RunDir) -> Standing:
 
 
 def _ask_node(run: RunDir) -> Health | None:
-    headers = {"Authorization": f"Bearer {run.secrets().node_admin}"}
     try:
-        with httpx.Client(headers=headers, timeout=5.0, trust_env=False) as http:
-            answers = [http.get(f"{place.url}/status").json() for place in run.info().places]
-        return read_health(answers, SystemClock().time())
-    except httpx.TransportError:
+        return read_health(asyncio.run(ask_nodes(run, run.info())), SystemClock().time())
+    except NodeSilent:
         return None
 
 

@@ -27,6 +27,7 @@ GIT_TIMEOUT = 120.0  # seconds
 HISTORY_TIMEOUT = 120.0  # seconds
 USAGE = "usage.jsonl"
 MOST_POSTS = 1_000_000  # of one channel
+LATEST = 253_402_300_799.0  # the end of the year 9999
 MOST_STRANDED = 10_000  # commits of one clone
 
 
@@ -246,7 +247,8 @@ async def main_history(repository: Path) -> list[MainCommit]:
     except GitFailed:
         return []
     commits = []
-    for line in log.splitlines():
+    # A subject may hold what else ends a line for Python, and a commit may have no time, or one far out of bounds.
+    for line in log.rstrip("\n").split("\n"):
         sha, at, author, subject = line.split("\0", 3)
-        commits.append(MainCommit(sha, float(at), author, subject))
+        commits.append(MainCommit(sha, min(float(at or 0), LATEST), author, subject))
     return commits

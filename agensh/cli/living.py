@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import os
 import shutil
 import sys
@@ -69,8 +70,7 @@ def show_log(run: RunDir, name: str, *, lines: int, follow: bool) -> None:
     if name in processes and info.containers is not None:
         live = LiveRun(run)
         if live.service(name) is not None:
-            for piece in live.service_log(name, lines=lines, follow=follow):
-                _write(piece)
+            _write(live.service_log(name, lines=lines, follow=follow))
             return
     if name in processes:
         file = run.logs / f"{name}.jsonl"
@@ -79,8 +79,7 @@ def show_log(run: RunDir, name: str, *, lines: int, follow: bool) -> None:
         file = run.logs / f"{name}.log"
     if not file.exists() and not follow:
         raise AgenshError(f"{name} has logged nothing in {run.run_id}: it has not started.")
-    for piece in _read(file, lines, _goes_on(run, info) if follow else None):
-        _write(piece)
+    _write(_read(file, lines, _goes_on(run, info) if follow else None))
 
 
 def attach_to(run: RunDir, worker: str) -> None:
@@ -180,7 +179,10 @@ def _start_of_last(file: Path, lines: int) -> int:
     return 0
 
 
-def _write(piece: bytes) -> None:
-    # What a worker logs must not steer the reader's terminal.
-    sys.stdout.write(printable(piece.decode("utf-8", "replace")))
-    sys.stdout.flush()
+def _write(pieces: Iterator[bytes]) -> None:
+    # A piece may end in the middle of a character. What a worker logs must not steer the reader's terminal.
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    for piece in pieces:
+        sys.stdout.write(printable(decoder.decode(piece)))
+        sys.stdout.flush()
+    sys.stdout.write(printable(decoder.decode(b"", final=True)))

@@ -38,8 +38,6 @@ class CopilotCases(HarnessCases):
 
 class TestCopilot(CopilotCases):
     version = "1.0.102"
-    # Half a minute of its own waits; what it says then is in tests/unit/test_acp_reading.py.
-    left_out = frozenset({"test_a_provider_that_is_not_there"})
 
     @pytest.mark.parametrize("wire", ["completions", "anthropic"])
     async def test_the_other_wires(self, stage: Stage, wire: str) -> None:
@@ -65,15 +63,8 @@ class TestCopilot(CopilotCases):
 
 
 class TestCopilot1070(CopilotCases):
-    """The version of the published runs. What does not depend on the version is left to the other."""
+    """The version of the published runs."""
 
     version = "1.0.70"
-    left_out = TestCopilot.left_out | frozenset(
-        {
-            "test_a_binary_that_is_not_there",
-            "test_a_full_context_window",
-            "test_an_error_that_passes",
-            "test_it_writes_into_the_workers_folders_only",
-            "test_without_hooks_the_shell_brings_nothing",
-        }
-    )
+    # Half a minute of its own waits, as long as those of the other version.
+    left_out = frozenset({"test_a_provider_that_is_not_there"})

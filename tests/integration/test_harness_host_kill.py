@@ -24,6 +24,7 @@ from tests.support.harness_stage import LIMIT, LOOK, MODEL_KEY, mentions, proces
 from tests.support.router_stage import new_run, until
 from tests.support.scripted_model import Model, scripted_model
 
+pytestmark = pytest.mark.timeout(300)  # two hosts and two CLIs, one after the other
 ROOT = Path(__file__).parents[2]
 ME = "demo-worker1"
 EARLY, LATE, MESSAGE = 1, 2, 3

@@ -147,30 +147,30 @@ class HarnessCases:
 
     # Notices
 
-    @pytest.mark.parametrize("tool", ["echo", "refuse"])
     @pytest.mark.parametrize("structured", [False, True], ids=["text", "structured"])
-    async def test_a_notice_reaches_the_next_request(self, staging: Staging, tool: str, structured: bool) -> None:
+    async def test_a_notice_reaches_the_next_request(self, staging: Staging, structured: bool) -> None:
         async with staging(structured=structured) as stage:
             # Only the results carry it here, so that it is their doing.
             await stage.open(hooks_url="")
-            stage.tell("notice-alpha")
-            end = await stage.turn(f'[[mcp: {tool} {{"text": "payload-1"}}]] [[text: x]]')
+            for tool, said in (("echo", "echo: payload-1"), ("refuse", "refused: payload-1")):
+                stage.tell(f"notice-{tool}")
+                end = await stage.turn(f'[[mcp: {tool} {{"text": "payload-1"}}]] [[text: x]]')
+                assert end.outcome is Outcome.COMPLETED
+                asking, next_request = stage.loop_now()
+                assert mentions(asking, f"notice-{tool}") == 0
+                assert mentions(next_request, f"notice-{tool}") == (self.structured_copies if structured else 1)
+                assert mentions(next_request, said) > 0
+            assert [call.tool for call in stage.worker.calls] == ([] if structured else ["echo", "refuse"])
+
+    async def test_a_notice_after_a_shell_command(self, stage: Stage) -> None:
+        await stage.open()
+        for command, notice in (("true", "notice-alpha"), ("exit 3", "notice-beta")):
+            stage.tell(notice)
+            end = await stage.turn(f"[[bash: {command}]] [[text: x]]")
             assert end.outcome is Outcome.COMPLETED
             asking, next_request = stage.loop_now()
-            assert mentions(asking, "notice-alpha") == 0
-            assert mentions(next_request, "notice-alpha") == (self.structured_copies if structured else 1)
-            assert mentions(next_request, ": payload-1") > 0
-            assert [call.tool for call in stage.worker.calls] == ([] if structured else [tool])
-
-    @pytest.mark.parametrize("command", ["true", "exit 3"])
-    async def test_a_notice_after_a_shell_command(self, stage: Stage, command: str) -> None:
-        await stage.open()
-        stage.tell("notice-alpha")
-        end = await stage.turn(f"[[bash: {command}]] [[text: x]]")
-        assert end.outcome is Outcome.COMPLETED
-        asking, next_request = stage.loop_now()
-        assert mentions(asking, "notice-alpha") == 0
-        assert mentions(next_request, "notice-alpha") == 1
+            assert mentions(asking, notice) == 0
+            assert mentions(next_request, notice) == 1
 
     async def test_nothing_comes_twice_by_the_two_ways(self, stage: Stage) -> None:
         await stage.open()

@@ -19,7 +19,6 @@ from agensh.runs.html import clock_label, money
 from agensh.runs.record import load_record
 from agensh.text import printable_line
 
-
 _WIDEST = 1_000  # columns
 
 

@@ -2,7 +2,8 @@
 
 Versions that report no tokens to their client write them there: a JSON line a span, one `chat` for each request to the
 model, and one without a parent when the prompt is done. Lines are taken out of the file as they are read, so that it
-stays small; what comes late counts for the next turn, and nothing counts twice.
+stays small; what comes late counts for the next turn, and nothing counts twice. The worker can write there as well: no
+link of its is followed, and what is read at once has a limit.
 """
 
 from __future__ import annotations
@@ -11,29 +12,37 @@ import asyncio
 import json
 import os
 from collections.abc import Iterable
-from contextlib import suppress
 from pathlib import Path
 
 from adapters.base import Usage
 from agensh.clock import Clock
+from agensh.inside import open_file_inside, remove_inside
 
 VARIABLE = "COPILOT_OTEL_FILE_EXPORTER_PATH"
 PATIENCE = 1.0  # seconds for the last lines of a prompt that was answered; they are there before the answer as a rule
 _LOOK = 0.05  # seconds between two looks
+_MOST = 64 * 1024 * 1024  # bytes read at once; a request is 4 KB
 _COUNTS = "gen_ai.usage."
+_MOST_TOKENS = 10**9  # of one request
 
 
 class TokenFile:
-    """The file of one Copilot process."""
+    """The file of one worker's Copilot, `inside` its home."""
 
-    def __init__(self, path: Path, clock: Clock) -> None:
-        self.path = path
+    def __init__(self, home: Path, inside: str, clock: Clock) -> None:
+        self._home = home
+        self._inside = inside
         self._clock = clock
         self._read = 0
 
+    @property
+    def path(self) -> Path:
+        """Where Copilot is to write."""
+        return self._home / self._inside
+
     def begin(self) -> None:
         """Forget what a former process wrote (blocking)."""
-        self.path.unlink(missing_ok=True)
+        remove_inside(self._home, self._inside)
         self._read = 0
 
     async def take(self, *, answered: bool) -> Usage:
@@ -49,20 +58,19 @@ class TokenFile:
 
     def _take(self) -> tuple[Usage, bool]:
         try:
-            with self.path.open("rb") as file:
+            with os.fdopen(open_file_inside(self._home, self._inside), "r+b") as file:
                 file.seek(self._read)
-                data = file.read()
+                data = file.read(_MOST)
+                whole = data[: data.rfind(b"\n") + 1]
+                self._read += len(whole)
+                usage, done = tokens_in(whole.splitlines())
+                if (done and len(whole) == len(data)) or len(data) == _MOST:
+                    # Copilot appends, so it goes on at the beginning.
+                    file.truncate(0)
+                    self._read = 0
+                return usage, done
         except OSError:
             return Usage(), False
-        whole = data[: data.rfind(b"\n") + 1]
-        self._read += len(whole)
-        usage, done = tokens_in(whole.splitlines())
-        if done and len(whole) == len(data):
-            # Copilot appends, so it goes on at the beginning. It may not be ours to cut, in a container.
-            with suppress(OSError):
-                os.truncate(self.path, 0)
-                self._read = 0
-        return usage, done
 
 
 def tokens_in(lines: Iterable[bytes]) -> tuple[Usage, bool]:
@@ -73,7 +81,7 @@ def tokens_in(lines: Iterable[bytes]) -> tuple[Usage, bool]:
             span = json.loads(line)
             attributes = span["attributes"]
             operation = attributes["gen_ai.operation.name"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             continue  # a metric, or not a span of the model's
         if operation == "chat":
             usage += Usage(
@@ -89,4 +97,4 @@ def tokens_in(lines: Iterable[bytes]) -> tuple[Usage, bool]:
 
 def _count(attributes: dict[str, object], name: str) -> int:
     value = attributes.get(_COUNTS + name)
-    return value if isinstance(value, int) else 0
+    return value if type(value) is int and 0 < value <= _MOST_TOKENS else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -47,13 +48,21 @@ def test_requests_to_the_model_count_and_nothing_else() -> None:
     assert tokens_in(lines) == (Usage(2200, 1300, 35, 7), True)
 
 
-@pytest.mark.parametrize("other", [b"", b"no json\n", b"[]\n", b"1\n", b'{"attributes": null}\n', line(agent("90"))])
+@pytest.mark.parametrize("count", [-5, 10**12, 1.5, "7", None, True])
+def test_what_is_no_count_counts_nothing(count: object) -> None:
+    attributes = {"gen_ai.operation.name": "chat", "gen_ai.usage.input_tokens": count}
+    assert tokens_in([line({"attributes": attributes})]) == (Usage(), False)
+
+
+@pytest.mark.parametrize(
+    "other", [b"", b"[" * 100_000, b"no json\n", b"[]\n", b"1\n", b'{"attributes": null}\n', line(agent("90"))]
+)
 def test_other_lines_end_no_prompt(other: bytes) -> None:
     assert tokens_in([other, line(chat(10, 0, 1, 0))]) == (Usage(10, 0, 1, 0), False)
 
 
 async def test_a_turn_is_taken_once_and_the_file_stays_small(tmp_path: Path) -> None:
-    file = TokenFile(tmp_path / "tokens.jsonl", SystemClock())
+    file = TokenFile(tmp_path, "tokens.jsonl", SystemClock())
     file.path.write_bytes(line(chat(7, 7, 7, 7)))  # of a former process
     file.begin()
     assert await file.take(answered=False) == Usage()
@@ -67,13 +76,34 @@ async def test_a_turn_is_taken_once_and_the_file_stays_small(tmp_path: Path) -> 
 
 
 async def test_a_line_that_is_not_whole_yet_counts_later(tmp_path: Path) -> None:
-    file = TokenFile(tmp_path / "tokens.jsonl", SystemClock())
+    file = TokenFile(tmp_path, "tokens.jsonl", SystemClock())
     first = line(chat(10, 4, 1, 0))
     whole = first + line(chat(20, 8, 2, 1)) + line(agent())
     file.path.write_bytes(whole[: len(first) + 20])
     assert await file.take(answered=False) == Usage(10, 4, 1, 0)
     file.path.write_bytes(whole)
     assert await file.take(answered=True) == Usage(20, 8, 2, 1)
+
+
+@pytest.mark.parametrize("kind", ["link", "hard link", "pipe", "folder", "missing"])
+async def test_nothing_but_a_file_of_the_workers_own_is_read_or_emptied(tmp_path: Path, kind: str) -> None:
+    home, other = tmp_path / "home", tmp_path / "other"
+    home.mkdir()
+    other.write_bytes(line(chat(10, 4, 1, 0)) + line(agent()))
+    before = other.read_bytes()
+    file = TokenFile(home, ".copilot/tokens.jsonl", SystemClock())
+    file.begin()
+    match kind:
+        case "link":
+            file.path.symlink_to(other)
+        case "hard link":
+            file.path.hardlink_to(other)
+        case "pipe":
+            os.mkfifo(file.path)
+        case "folder":
+            file.path.mkdir()
+    assert await file.take(answered=False) == Usage()
+    assert other.read_bytes() == before
 
 
 async def test_the_lines_of_the_end_are_waited_for(tmp_path: Path) -> None:
@@ -86,7 +116,7 @@ async def test_the_lines_of_the_end_are_waited_for(tmp_path: Path) -> None:
             with file.path.open("ab") as more:
                 more.write(late)
 
-    file = TokenFile(tmp_path / "tokens.jsonl", Late())
+    file = TokenFile(tmp_path, "tokens.jsonl", Late())
     file.path.write_bytes(line(chat(10, 4, 1, 0)))
     assert await file.take(answered=True) == Usage(30, 12, 3, 1)
 

@@ -71,6 +71,21 @@ def test_nothing_that_answers(tmp_path: Path) -> None:
     assert "agensh resume" in remedy_of(lines, "tools (MCP)")
 
 
+def test_addresses_that_are_none(tmp_path: Path) -> None:
+    wrong = {"AGENSH_GATEWAY_URL": "127.0.0.1:1", "AGENSH_MCP_URL": "nowhere"}
+    code, lines = doctor("--harness", "codex", env={"PATH": program(tmp_path, "0.171.0"), **wrong})
+    assert code == 1
+    assert "no  gateway: 127.0.0.1:1/healthz is no address; expected http(s)://HOST:PORT" in lines
+    assert "no  tools (MCP): nowhere is no address; expected http(s)://HOST:PORT" in lines
+
+
+def test_an_agent_whose_command_nobody_named() -> None:
+    code, lines = doctor("--harness", "acp")
+    assert code == 1
+    assert "no  program: worker.options.command, which starts the agent, is not known" in lines
+    assert remedy_of(lines, "program").startswith("Give it with --spec, or --run; tested agents: `npm install -g ")
+
+
 async def test_a_key_that_counts_and_one_that_does_not(tmp_path: Path) -> None:
     async with serving_gateway(tmp_path, "http://127.0.0.1:1") as gateway:
         env = {"PATH": program(tmp_path, "0.171.0"), "AGENSH_GATEWAY_URL": gateway.url}
@@ -81,6 +96,13 @@ async def test_a_key_that_counts_and_one_that_does_not(tmp_path: Path) -> None:
         code, lines = await asyncio.to_thread(doctor, "--harness", "codex", env={**env, "AGENSH_GATEWAY_KEY": "wrong"})
         assert code == 1
         assert "agensh resume RUN" in remedy_of(lines, "gateway key")
+        assert any(
+            line.startswith("no  gateway key: refused with 401: This gateway key is not valid") for line in lines
+        )
+        env["AGENSH_GATEWAY_URL"] += "/v1"
+        code, lines = await asyncio.to_thread(doctor, "--harness", "codex", env=env)
+        assert code == 1
+        assert remedy_of(lines, "gateway").endswith("http://127.0.0.1:9000, without /v1.")
 
 
 async def test_tools_that_answer_and_tools_that_refuse(tmp_path: Path) -> None:

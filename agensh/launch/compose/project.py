@@ -35,6 +35,8 @@ ADMIN = "agensh-admin"
 ENV_FILE = "compose.env"
 ENDED = "ended"
 """File of a run folder that says: its time is over and the report is written, or its data was removed."""
+ENDING = "ending"
+"""File of a run folder that says: its time is over, and the node host collects, grades and writes the report."""
 PLAYBOOK = "playbook"
 """Folder of the task's files that workers of the scripted harness see."""
 

@@ -72,7 +72,8 @@ def _check_name_is_free(project: str, root: Path) -> None:
     if not over:
         raise UsageError(
             f"team.name: {project!r} is taken: the engine has containers or volumes of a project of that name that "
-            f"no run below {root} has made; choose another name, or name the other team's folder with --runs."
+            f"no run below {root} has made; choose another name, or name the other team's folder with --runs (was it "
+            "deleted, docs/operations.md says how to remove the rest)."
         )
     raise UsageError(
         f"team.name: {project!r} still has the containers or volumes of {over[-1].run_id}, which is over; "

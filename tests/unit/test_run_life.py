@@ -159,6 +159,13 @@ def test_without_an_engine_each_command_says_so_in_a_sentence(arguments, said, t
     assert said in "".join(capsys.readouterr())
 
 
+def test_a_file_that_cannot_be_read_is_a_sentence(tmp_path, monkeypatch, capsys):
+    (tmp_path / "team" / "run.json").mkdir(parents=True)
+    monkeypatch.setattr(sys, "argv", ["agensh", "status", "--runs", str(tmp_path)])
+    assert app.run() == 1
+    assert capsys.readouterr().err == f"agensh: {tmp_path}/team/run.json: Is a directory\n"
+
+
 def test_what_a_project_was_started_with_is_kept(run):
     assert read_compose_env(run) == {}
     write_compose_env(run, {"AGENSH_PORT_GITEA": "3001", "AGENSH_RUN": "/a=b"})

@@ -38,6 +38,8 @@ async def provision_run(run: RunDir) -> None:
     secrets = await provision(run, info, run.secrets(), progress=_say)
     run.write_secrets(secrets)
     if info.spec.task.cases is not None:
+        if not (run.private / "cases.jsonl").exists():
+            _say("asking the reference for the answers of the hidden cases")
         _say(f"{await asyncio.to_thread(prepare_cases, run, info)} hidden cases answered")
     give_back(run)
 

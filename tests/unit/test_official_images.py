@@ -50,6 +50,15 @@ def test_a_check_does_not_take_the_first_starts_passing_server_for_the_real_one(
         assert "-h 127.0.0.1" in document["services"][service]["healthcheck"]["test"][1]
 
 
+def test_postgres_has_room_for_all_that_its_clients_may_open(document: dict[str, Any]) -> None:
+    services = document["services"]
+    opened = int(services["gitea"]["environment"]["GITEA__database__MAX_OPEN_CONNS"])
+    opened += int(services["mattermost"]["environment"]["MM_SQLSETTINGS_MAXOPENCONNS"])
+    flag, _, most = services["postgres"]["command"][1].partition("=")
+    assert flag == "max_connections"
+    assert opened + 3 < int(most) < services["postgres"]["pids_limit"]  # three are kept for the superuser
+
+
 def test_no_volume_of_an_image_is_left_nameless_when_its_container_goes(document: dict[str, Any]) -> None:
     for service, declared in DECLARED.items():
         settings = document["services"][service]

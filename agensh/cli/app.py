@@ -81,4 +81,9 @@ def run() -> int:
     except AgenshError as error:
         sys.stderr.write(f"agensh: {printable(str(error))}\n")
         return error.exit_code
+    except OSError as error:
+        # A file of another user, a full disk, an engine that goes away: the machine's affair, and no mistake in here.
+        what = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+        sys.stderr.write(f"agensh: {printable(' '.join(what.split()))}\n")
+        return 1
     return 0

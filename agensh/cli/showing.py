@@ -14,7 +14,7 @@ from rich.text import Text
 
 from agensh.clock import SystemClock
 from agensh.errors import AgenshError
-from agensh.launch.compose.project import ENDED
+from agensh.launch.compose.project import ENDED, ENDING
 from agensh.launch.health import Health, NodeSilent, ask_nodes, read_health
 from agensh.launch.lock import running_launcher
 from agensh.rundir import RunDir, RunInfo
@@ -121,6 +121,8 @@ def _in_containers(run: RunDir) -> Standing:
         for name, port in live.ports(PORTS).items()
     }
     where = f"{state} (containers of project {live.project})"
+    if (run.path / ENDING).exists():
+        return Standing(state, f"{where}; its time is over, it is being collected and graded", None, urls)
     if state is ProjectState.PAUSED:
         return Standing(state, f"{where}; its clock goes on", None, urls)
     try:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from agensh.launch.compose.dry_run import VOLUMES
 from tests.docker.conftest import Box
 
 pytestmark = pytest.mark.timeout(900)
@@ -39,6 +40,10 @@ def test_up_that_is_killed_while_it_provisions_goes_on_and_doubles_nothing(box: 
         for line in first.stdout:
             if line.startswith("provisioning"):
                 break
+        for command in (arguments, ("down",), ("clean",)):
+            refused = box.agensh(*command, check=False)
+            assert (refused.returncode, refused.stderr.count("\n")) == (1, 1), refused.stderr
+            assert f"another command (process {first.pid}) is at work" in refused.stderr
         first.send_signal(signal.SIGKILL)
     finally:
         first.kill()
@@ -61,3 +66,21 @@ def test_up_that_is_killed_while_it_provisions_goes_on_and_doubles_nothing(box: 
     box.agensh("down")
     assert not workers & box.listing().containers
     assert not [name for name in box.listing().networks if name.startswith(f"{box.project}_")]
+
+
+def test_down_before_the_first_worker_says_no_more_than_that_it_stopped(box: Box) -> None:
+    """SIGTERM interrupts `up` as Ctrl-C does; no volume of an image is left nameless."""
+    first = box.start("up", str(box.spec), "--workers", "2")
+    assert first.stdout is not None
+    for line in first.stdout:
+        if line.startswith("provisioning"):
+            break
+    first.send_signal(signal.SIGTERM)
+    rest = first.communicate(timeout=60)[0]
+    assert first.returncode == 1
+    assert rest.endswith("agensh: interrupted\n")
+    done = box.agensh("down")
+    assert done.stdout.splitlines()[-1] == f"stopped; the record is in {box.run().path}"
+    assert "Traceback" not in done.stderr
+    volumes = {name for name in box.listing().volumes if name.startswith(box.project)}
+    assert volumes == {f"{box.project}_{name}" for name in VOLUMES}

@@ -131,6 +131,17 @@ def test_another_key_reaches_a_run_that_goes_on(example: TeamSpec, tmp_path: Pat
     assert mode(file) == 0o600
 
 
+@pytest.mark.parametrize("key", ["sk-a$b", "sk-'a'", 'sk-"a', "sk-a\\b"])
+def test_a_key_that_compose_would_change_is_refused_and_not_shown(example: TeamSpec, tmp_path: Path, key: str) -> None:
+    with pytest.raises(UsageError, match=r"^AGENSH_PROVIDER_KEY: the value has .* Compose changes") as raised:
+        make(example, tmp_path / "runs", AGENSH_PROVIDER_KEY=key)
+    assert key not in str(raised.value)
+    assert list((tmp_path / "runs").iterdir()) == []
+    run = make(example, tmp_path / "runs", AGENSH_PROVIDER_KEY=KEY)
+    with pytest.raises(UsageError, match=r"^AGENSH_PROVIDER_KEY: "):
+        renew_credential(run, example, {"AGENSH_PROVIDER_KEY": key})
+
+
 def test_a_key_file_becomes_a_variable_of_the_gateway(example: TeamSpec, tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_text(KEY)

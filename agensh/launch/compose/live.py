@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 import docker
@@ -13,11 +15,16 @@ from docker.errors import APIError, NotFound
 
 from adapters.container_runtime import LABEL, WORKER_USER, connect
 from agensh.errors import AgenshError, UsageError
-from agensh.launch.compose.project import ENDED, ENV_FILE
+from agensh.launch.compose.project import ENDED, ENDING, ENV_FILE
 from agensh.rundir import ContainerInfo, RunDir, RunInfo
 
 SERVICES = ("mysql", "postgres", "gitea", "mattermost", "board", "gateway", "node")
 _RUN_LABEL = "agensh.run"
+KEPT_LOGS = ("node", "board", "gateway")
+"""Services of Agensh's own: they mount the folder of their run, and their logs are kept in it by `down`."""
+_LOOK = 1.0  # seconds between two looks whether a run has ended
+_GONE = 5  # looks in a row that find no node host: between its death and its next start it is gone for a moment
+_FAILED = 3  # times that the node host may fail in the end of a run, which are no accident
 
 
 class ProjectState(StrEnum):
@@ -58,6 +65,33 @@ class LiveRun:
         """Say whether the node host's container is there, running or not: `down` removes it, a reboot does not."""
         return self.service("node") is not None
 
+    def owner(self) -> Path | None:
+        """Return the folder of the run that the project's containers belong to, when that is another one than this."""
+        for name in KEPT_LOGS:
+            found = find_service(self.client, self.project, name)
+            for folder in _own_folders(found) if found is not None else ():
+                if Path(folder, "run.json").is_file() and Path(folder) != self.run.path:
+                    return Path(folder)
+        return None
+
+    def wait_for_end(self) -> None:
+        """Return when the run is over and its report is written; AgenshError when it stops before that."""
+        gone = 0
+        first: int | None = None
+        while not (self.run.path / ENDED).exists():
+            node = self.service("node")
+            gone = gone + 1 if node is None or node.status in {"exited", "dead"} else 0
+            if gone > _GONE and not (self.run.path / ENDED).exists():
+                raise AgenshError(
+                    f"{self.run.run_id} has stopped before its end; go on with: agensh resume {self.run.run_id}"
+                )
+            if node is not None and (self.run.path / ENDING).exists():
+                count = int(node.attrs.get("RestartCount", 0))
+                first = count if first is None else first
+                if count - first >= _FAILED:
+                    raise AgenshError(f"the end of {self.run.run_id} fails; `agensh logs node` says why.")
+            time.sleep(_LOOK)
+
     def worker(self, name: str) -> Any:
         """Return the running container of a worker; AgenshError says why there is none."""
         try:
@@ -77,6 +111,8 @@ class LiveRun:
 
         AgenshError when there is nothing to freeze.
         """
+        if (self.run.path / ENDED).exists():
+            raise AgenshError(f"{self.run.run_id} is over; `agensh report {self.run.run_id}` shows what it did.")
         state = self.state()
         if state is not ProjectState.RUNNING:
             word = "paused already" if state is ProjectState.PAUSED else "not running"
@@ -127,7 +163,8 @@ class LiveRun:
             raise AgenshError(f"the node host cannot be asked: {error.explanation or error}") from error
         out, err = (part.decode(errors="replace").strip() if part else "" for part in done.output)
         if done.exit_code:
-            raise AgenshError((err.splitlines() or ["the node host does not answer"])[-1][:300])
+            said = (err.splitlines() or ["the node host does not answer"])[-1]
+            raise AgenshError(said.removeprefix(f"agensh {name}: ")[:300])
         return str(out)
 
     def _workers(self, status: str) -> list[Any]:
@@ -136,9 +173,14 @@ class LiveRun:
         return found
 
     def _is_mine(self, container: Any) -> bool:
-        # The run folder has the same path in the containers; the databases' containers have none of it.
-        folders = [mount["Source"] for mount in container.attrs["Mounts"] if mount["Source"] == mount["Destination"]]
+        folders = _own_folders(container)
         return not folders or str(self.run.path) in folders
+
+
+def _own_folders(container: Any) -> list[str]:
+    """Return what a container mounts of its run; the databases' containers mount nothing of it."""
+    # The run folder has the same path in the containers as on the box.
+    return [mount["Source"] for mount in container.attrs["Mounts"] if mount["Source"] == mount["Destination"]]
 
 
 def _each(call: str, containers: Sequence[Any]) -> list[int]:
@@ -180,6 +222,8 @@ def refresh(run: RunDir, info: RunInfo) -> str:
     """Collect the record of a run in containers that has not ended; return why that was not possible, else nothing."""
     if info.containers is None or (run.path / ENDED).exists():
         return ""
+    if (run.path / ENDING).exists():
+        return f"{run.run_id} is being collected and graded"
     try:
         live = LiveRun(run)
         state = live.state()

@@ -33,8 +33,12 @@ URLS = ServiceUrls(
 """Where the services answer inside the project's networks."""
 ADMIN = "agensh-admin"
 ENV_FILE = "compose.env"
+_CHANGED = "$'\"\\"
+"""What one of the Composes replaces, unquotes or cuts in a line of an environment file; there is no common escape."""
 ENDED = "ended"
 """File of a run folder that says: its time is over and the report is written, or its data was removed."""
+ENDING = "ending"
+"""File of a run folder that says: its time is over, and the node host collects, grades and writes the report."""
 PLAYBOOK = "playbook"
 """Folder of the task's files that workers of the scripted harness see."""
 
@@ -89,6 +93,14 @@ def renew_credential(run: RunDir, spec: TeamSpec, environment: Mapping[str, str]
 
 
 def _write_env(path: Path, values: Mapping[str, str]) -> None:
+    """Write a file that Compose reads into a container's environment; UsageError names a value that it would change."""
+    for key, value in values.items():
+        changed = sorted({character for character in value if character in _CHANGED})
+        if changed:
+            raise UsageError(
+                f"{key}: the value has {' '.join(map(repr, changed))}, which Compose changes on the way into a "
+                "container; use another credential."
+            )
     write_private(path, "".join(f"{key}={value}\n" for key, value in values.items()))
 
 

@@ -303,7 +303,7 @@ async def test_a_restarted_chat_gets_all_its_listeners_back_and_none_missed_a_po
         # That a thousand accounts joined is not to be read a thousand times.
         read = await anchors(writer)
         sinks = {name: Sink(4, read) for name in names[speakers:]}
-        listeners = []
+        listeners: list[MattermostListener] = []
         known: dict[str, str] = {}
         clock: Clock = SystemClock() if LONG else Quick()
         for name, token in zip(names[speakers:], tokens[speakers:], strict=True):

@@ -277,16 +277,20 @@ class Git:
         moved = objects.move_ref(repo, ref, new, old)
         if moved is not None:
             return moved
-        done = await self.run(repo, "update-ref", ref, new, old, ok=(0, 1, 128))
-        if done.code == 0:
-            return True
-        if read_ref(repo, ref) == (None if old == ZERO else old) and b"lock" not in done.err:
-            raise GitError("update-ref", done.code, done.err.decode(errors="replace"))
-        return False
+        return await self._change_ref(repo, ref, old, ref, new, old)
 
     async def delete_ref(self, repo: Path, ref: str, old: str) -> bool:
         """Delete a ref if it still is at `old`."""
-        return (await self.run(repo, "update-ref", "-d", ref, old, ok=(0, 1, 128))).code == 0
+        return await self._change_ref(repo, ref, old, "-d", ref, old)
+
+    async def _change_ref(self, repo: Path, ref: str, old: str, *arguments: str) -> bool:
+        done = await self.run(repo, "update-ref", *arguments, ok=(0, 1, 128))
+        if done.code == 0:
+            return True
+        error = GitError("update-ref", done.code, done.err.decode(errors="replace"))
+        if error.no_room or (read_ref(repo, ref) == (None if old == ZERO else old) and b"lock" not in done.err):
+            raise error
+        return False
 
     async def set_head(self, repo: Path, branch: str) -> None:
         """Make `branch` the one a clone checks out."""

@@ -11,7 +11,7 @@ import jsonschema  # type: ignore[import-untyped]
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from agensh.launch.compose.engine import compose_command, compose_file
+from agensh.launch.compose.engine import compose_command, compose_file, network_name
 from tests.docker.images import ready_engine
 
 SCHEMA = Path("/usr/lib/python3/dist-packages/compose/config/compose_spec.json")
@@ -81,6 +81,9 @@ def test_networks_are_those_that_are_promised(document: dict[str, Any]) -> None:
     assert {name for name, settings in services.items() if "team" in settings["networks"]} == WORKERS_REACH
     assert {name for name, settings in services.items() if "egress" in settings["networks"]} == {"gateway"}
     networks = document["networks"]
+    # The engine takes the first of a container's networks, by name, for its default route.
+    assert min(network_name("one", part) for part in networks) == network_name("one", "egress")
+    assert networks["egress"]["name"].startswith("${AGENSH_NETWORK_EGRESS:-")
     assert networks["team"]["internal"] is True
     assert networks["team"]["driver_opts"]["com.docker.network.bridge.inhibit_ipv4"] == "true"
     assert networks["backend"]["driver_opts"]["com.docker.network.bridge.enable_ip_masquerade"] == "false"

@@ -13,7 +13,15 @@ from docker.errors import ImageNotFound, NotFound
 from agensh.errors import AgenshError, UsageError
 from agensh.launch.compose import dry_run
 from agensh.launch.compose.dry_run import plan_lines
-from agensh.launch.compose.engine import POOL, Compose, build_image, check_ports, choose_subnets, compose_file
+from agensh.launch.compose.engine import (
+    POOL,
+    Compose,
+    build_image,
+    check_ports,
+    choose_subnets,
+    compose_file,
+    network_name,
+)
 from agensh.launch.compose.plan import container_plan
 from agensh.launch.compose.project import create_project_run
 from agensh.spec import load_spec
@@ -58,7 +66,7 @@ POOL_OF_TESTS = "198.18.0.0/15"  # for benchmarks of devices (RFC 2544): no rout
 def test_a_second_project_gets_networks_of_its_own() -> None:
     first = choose_subnets(client(), "one", POOL_OF_TESTS)
     assert (first.backend, first.egress, first.team) == ("198.18.0.0/26", "198.18.0.64/26", "198.18.1.0/24")
-    taken = {f"one_{part}": getattr(first, part) for part in ("backend", "egress", "team")}
+    taken = {network_name("one", part): getattr(first, part) for part in ("backend", "egress", "team")}
     assert choose_subnets(client(taken), "one", POOL_OF_TESTS) == first
     second = choose_subnets(client(taken), "two", POOL_OF_TESTS)
     assert second.team == "198.18.3.0/24"

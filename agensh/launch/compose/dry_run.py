@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from adapters.container_runtime import connect
-from agensh.launch.compose.engine import choose_subnets, has_image
+from agensh.launch.compose.engine import choose_subnets, has_image, network_name
 from agensh.launch.compose.preflight import loopback_ports
 from agensh.launch.compose.project import SERVICE_IMAGE, worker_image
 from agensh.launch.compose.stack import SERVICES
@@ -21,7 +21,7 @@ def plan_lines(spec: TeamSpec, root: Path, run: RunDir | None, environment: Mapp
     yield f"project {project}: " + (f"goes on with {run.path}" if run else f"a new run below {root.absolute()}")
     subnets = choose_subnets(client, project, environment.get("AGENSH_NETWORKS", ""))
     for name in ("backend", "team", "egress"):
-        yield f"network {project}_{name}: {getattr(subnets, name)}"
+        yield f"network {network_name(project, name)}: {getattr(subnets, name)}"
     for name in ("mysql", "postgres", "gitea", "mattermost"):
         yield f"volume {project}_{name}"
     services = [*SERVICES, *(["gateway"] if spec.gateway is not None else []), "provision (once)", "node"]

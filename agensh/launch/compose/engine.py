@@ -27,6 +27,12 @@ _BUILD = 1800.0  # seconds the build of an image may take
 _TAIL = 400  # characters of a failed call's output that are shown
 
 
+def network_name(project: str, part: str) -> str:
+    """Return the name of a project's network as the engine has it; `part` is `backend`, `egress` or `team`."""
+    # The engine takes the first of a container's networks, by name, for its default route: the way out.
+    return f"{project}_0-egress" if part == "egress" else f"{project}_{part}"
+
+
 @dataclass(frozen=True, slots=True)
 class Subnets:
     """The networks of one project."""
@@ -104,11 +110,12 @@ def choose_subnets(client: docker.DockerClient, project: str, pool: str = "") ->
     """
     base = _pool(pool)
     taken: list[ipaddress.IPv4Network] = list(_routes())
+    names = {network_name(project, part): part for part in ("backend", "egress", "team")}
     mine: dict[str, str] = {}
     for network in client.networks.list():
         subnets = [config.get("Subnet", "") for config in (network.attrs["IPAM"].get("Config") or [])]
-        if network.name in {f"{project}_{part}" for part in ("backend", "egress", "team")} and subnets:
-            mine[network.name.removeprefix(f"{project}_")] = subnets[0]
+        if network.name in names and subnets:
+            mine[names[network.name]] = subnets[0]
         taken += [ipaddress.IPv4Network(subnet) for subnet in subnets if subnet and ":" not in subnet]
     if len(mine) == 3:
         return Subnets(**mine)

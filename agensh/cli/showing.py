@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from agensh.cli.parked import remedies
 from agensh.clock import SystemClock
 from agensh.errors import AgenshError
 from agensh.launch.compose.project import ENDED
@@ -83,8 +84,11 @@ def show_status(run: RunDir, *, as_json: bool) -> None:
         console.print(table)
     for name, url in standing.urls.items():
         console.print(f"{name}: {url}")
-    for worker, reason in _parked(record, health).items():
-        console.print(f"parked: {worker}: {printable_line(reason)}", markup=False)
+    parked = _parked(record, health)
+    for worker, reason in parked.items():
+        console.print(f"parked: {worker}: {printable_line(reason)}", markup=False, soft_wrap=True)
+    for remedy in remedies(record.info, parked):
+        console.print(remedy, markup=False, soft_wrap=True)
     if standing.state != "running" and not over:
         console.print(f"Go on with: agensh resume {run.path}", soft_wrap=True, markup=False)
 
@@ -94,8 +98,9 @@ def _last_state(state: str, why: str) -> str:
 
 
 def _parked(record: Record, health: Health | None) -> dict[str, str]:
-    recorded = {row["worker"]: row["parked_reason"] for row in record.sessions if row["parked_reason"]}
-    return recorded if health is None else recorded | health.parked
+    if health is not None:
+        return health.parked  # the record of a run in containers may be older
+    return {row["worker"]: row["parked_reason"] for row in record.sessions if row["parked_reason"]}
 
 
 def _local(run: RunDir, info: RunInfo) -> Standing:
@@ -179,4 +184,6 @@ def print_report(console: Console, run: RunDir, report: Report) -> None:
     for worker, reason in report.parked.items():
         table.add_row(f"parked: {worker}", Text(printable_line(reason)))
     console.print(table)
+    for remedy in remedies(run.info(), report.parked):
+        console.print(remedy, markup=False, soft_wrap=True, highlight=False)
     console.print(f"record: {run.path}", soft_wrap=True, highlight=False)

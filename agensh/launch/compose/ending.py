@@ -123,6 +123,17 @@ async def live_status(run: RunDir, info: RunInfo) -> list[dict[str, Any]]:
         raise AgenshError(f"the node host does not answer: {error!r}") from error
 
 
+async def unpark(run: RunDir, info: RunInfo) -> list[str]:
+    """Let the parked workers of the run's node hosts go on, and return who was parked."""
+    headers = {"Authorization": f"Bearer {run.secrets().node_admin}"}
+    try:
+        async with httpx.AsyncClient(headers=headers, timeout=5.0, trust_env=False) as http:
+            answers = [await http.post(f"{place.url}/unpark") for place in info.places]
+            return [worker for answer in answers for worker in answer.raise_for_status().json()["workers"]]
+    except httpx.HTTPError as error:
+        raise AgenshError(f"the node host does not answer: {error!r}") from error
+
+
 async def _collect(run: RunDir, info: RunInfo) -> None:
     await Collector(run, info, run.secrets()).collect()
     write_private_json(run.path / "record" / RUNTIME_COPY, await read_runtime(run))

@@ -11,12 +11,13 @@ from docker.errors import APIError
 from adapters.container_runtime import connect, remove_containers
 from agensh.errors import AgenshError
 from agensh.identity import write_private
-from agensh.launch.compose.engine import Compose, check_ports, choose_subnets, compose_command
+from agensh.launch.compose.engine import Compose, check_ports, choose_subnets, compose_command, network_name
 from agensh.launch.compose.forge_admin import ensure_forge_admin
 from agensh.launch.compose.images import ensure_images
 from agensh.launch.compose.live import LiveRun, containers_of, find_service, read_compose_env
 from agensh.launch.compose.preflight import check_disk, loopback_ports
 from agensh.launch.compose.project import ENDED, write_compose_env
+from agensh.launch.compose.provider import judge
 from agensh.rundir import RunDir
 
 SERVICES = ("mysql", "postgres", "gitea", "mattermost", "board")
@@ -54,6 +55,7 @@ class Stack:
             **passed,
             "AGENSH_RUN": str(self.run.path),
             "AGENSH_IMAGE_SERVICE": self.containers.grader_image,
+            "AGENSH_NETWORK_EGRESS": network_name(self.project, "egress"),
             "AGENSH_SUBNET_BACKEND": subnets.backend,
             "AGENSH_SUBNET_TEAM": subnets.team,
             "AGENSH_SUBNET_EGRESS": subnets.egress,
@@ -75,17 +77,27 @@ class Stack:
         if self._live().unpause():
             self.say("the project was paused; it goes on")
         self._check()
+        was_running = self._running("node") is not None
         ensure_images(self.client, self.containers, self.info.spec, self.environment, self.say)
         compose = self.compose()
         services = [*SERVICES, *(["gateway"] if self.gateway else [])]
         self.say(f"starting {', '.join(services)}")
         compose.call("up", "-d", *services, profiles=["gateway"])
         self.wait_healthy(services)
+        self._ask_provider()
         self.provision(compose)
         self.say("starting the node host")
         compose.call("up", "-d", "--no-deps", "node", profiles=["node"])
         self.wait_healthy(["node"])
+        if was_running and (parked := self._live().unpark()):
+            self.say(f"{', '.join(parked)}: parked until now, goes on")
         return not (self.run.path / ENDED).exists()
+
+    def _ask_provider(self) -> None:
+        """Say when the provider cannot be reached; AgenshError when it refuses the credential."""
+        section = self.info.spec.gateway
+        if section is not None and (known := judge(section, self._live().ask_provider(), "agensh up")):
+            self.say(known)
 
     def provision(self, compose: Compose | None = None) -> None:
         """Make what the run needs on its services; nothing that is there is made twice."""

@@ -48,7 +48,7 @@ def show_status(run: RunDir, *, as_json: bool) -> None:
     health = standing.health
     # The database of a run in containers is out of reach here; the node host is asked instead.
     told = health if record.info.containers is not None else None
-    over = record.state in {"finished", "aborted"} or (run.path / ENDED).exists()
+    over = is_over(run, record)
     if as_json:
         typer.echo(
             json.dumps(
@@ -87,10 +87,15 @@ def show_status(run: RunDir, *, as_json: bool) -> None:
     parked = _parked(record, health)
     for worker, reason in parked.items():
         console.print(f"parked: {worker}: {printable_line(reason)}", markup=False, soft_wrap=True)
-    for remedy in remedies(record.info, parked):
+    for remedy in [] if over else remedies(record.info, parked):
         console.print(remedy, markup=False, soft_wrap=True)
     if standing.state != "running" and not over:
         console.print(f"Go on with: agensh resume {run.path}", soft_wrap=True, markup=False)
+
+
+def is_over(run: RunDir, record: Record) -> bool:
+    """Say whether a run has ended for good."""
+    return record.state in {"finished", "aborted"} or (run.path / ENDED).exists()
 
 
 def _last_state(state: str, why: str) -> str:
@@ -171,6 +176,9 @@ def show_report(run: RunDir, *, as_json: bool, html: Path | None) -> None:
         typer.echo(json.dumps(report.to_json()))
     elif html is None:
         print_report(Console(), run, report)
+        if not is_over(run, record):
+            for remedy in remedies(record.info, report.parked):
+                typer.echo(remedy)
 
 
 def print_report(console: Console, run: RunDir, report: Report) -> None:
@@ -184,6 +192,4 @@ def print_report(console: Console, run: RunDir, report: Report) -> None:
     for worker, reason in report.parked.items():
         table.add_row(f"parked: {worker}", Text(printable_line(reason)))
     console.print(table)
-    for remedy in remedies(run.info(), report.parked):
-        console.print(remedy, markup=False, soft_wrap=True, highlight=False)
     console.print(f"record: {run.path}", soft_wrap=True, highlight=False)

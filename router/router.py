@@ -216,6 +216,10 @@ class Router:
         """The worker's tasks broke; it is shown as parked with the reason."""
         self._failure = reason
 
+    def unpark(self) -> bool:
+        """Let the worker go on when it is parked; say whether it was. One whose tasks broke needs a new host."""
+        return not self._failure and self.dispatcher.unpark()
+
     def told(self) -> WorkerState:
         """Return what the board is told of the worker."""
         return WorkerState(self._name, str(self.state), self.reason)

@@ -178,6 +178,25 @@ def _gateway(http: httpx.Client, subject: Subject) -> Iterable[Finding]:
         said,
         "Give the worker a key that the gateway knows: `agensh resume RUN` hands them out anew.",
     )
+    if ok:
+        yield _provider(http, url, subject.gateway_key)
+
+
+def _provider(http: httpx.Client, url: str, key: str) -> Finding:
+    """Ask for the provider's list of models: it costs nothing, and a wrong credential is refused."""
+    answer = _ask(http, "GET", f"{url}/v1/models", key)
+    if isinstance(answer, str):
+        return Finding("provider", Verdict.NO, answer, "Look at the gateway's log.")
+    if answer.status_code == 401:
+        remedy = "Put the provider's key right (gateway.api_key_env or api_key_file), and start the gateway again."
+        return Finding("provider", Verdict.NO, f"the gateway's credential is {_refusal(answer)}", remedy)
+    if answer.status_code in (502, 504):
+        remedy = "Look at gateway.base_url, and whether the gateway's machine reaches it."
+        return Finding("provider", Verdict.NO, _refusal(answer), remedy)
+    if answer.status_code == 200:
+        return Finding("provider", Verdict.OK, "takes the gateway's credential")
+    # Some have no such list, or keep it from keys that may do the work.
+    return Finding("provider", Verdict.SKIPPED, f"its list of models answers {answer.status_code}, which says nothing")
 
 
 def _tools(http: httpx.Client, subject: Subject) -> Iterable[Finding]:

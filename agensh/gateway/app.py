@@ -24,6 +24,7 @@ from agensh.gateway.exchange import Ask, Cut, Desk, Exchange
 from agensh.gateway.gate import Gate
 from agensh.gateway.ledger import Ledger
 from agensh.gateway.prices import load_prices
+from agensh.gateway.probe import ask_provider
 from agensh.gateway.upstream import Upstream
 from agensh.gateway.wires import Refusal, Wire
 from agensh.identity import parse_worker_name, token_hash
@@ -107,6 +108,11 @@ class Gateway:
             if found is not None:
                 return found
         return None
+
+    async def ask_provider(self) -> dict[str, Any]:
+        """Ask the provider whether it takes the credential; see `probe.ask_provider`."""
+        assert self._desk is not None, "requests come while it runs"
+        return await ask_provider(self._desk.upstream)
 
     def is_admin(self, request: Request) -> bool:
         """Say whether a request carries the admin token."""
@@ -259,6 +265,9 @@ def create_app(gateway: Gateway, run_id: str = "") -> Starlette:
     async def usage(_request: Request) -> Response:
         return JSONResponse(gateway.accounts.usage(set(gateway.keys.values())))
 
+    async def provider(_request: Request) -> Response:
+        return JSONResponse(await gateway.ask_provider())
+
     async def own_key(request: Request) -> Response:
         worker = gateway.worker_of(request.scope)
         if worker is None:
@@ -316,6 +325,7 @@ def create_app(gateway: Gateway, run_id: str = "") -> Starlette:
             Route("/healthz", healthz, methods=["GET"]),
             Route("/key", own_key, methods=["GET"]),
             Route("/usage", admin(usage), methods=["GET"]),
+            Route("/provider", admin(provider), methods=["GET"]),
             Route("/keys", admin(new_key), methods=["POST"]),
             Route("/keys/{worker}", admin(revoke), methods=["DELETE"]),
         ],

@@ -20,6 +20,7 @@ ACCESS = {
     ("GET", "/healthz"): "open",
     ("GET", "/key"): "worker",
     ("GET", "/usage"): "admin",
+    ("GET", "/provider"): "admin",
     ("POST", "/keys"): "admin",
     ("DELETE", "/keys/{worker}"): "admin",
     **{(method, f"/v1{path}"): "worker" for method, path in WORKER_ROUTES},

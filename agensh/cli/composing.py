@@ -17,6 +17,7 @@ from agensh.errors import AgenshError, UsageError
 from agensh.launch.compose.live import LiveRun, ProjectState, containers_of, has_remains
 from agensh.launch.compose.preflight import check_box, check_size
 from agensh.launch.compose.project import ENDED, create_project_run, project_runs, renew_credential
+from agensh.launch.compose.reference import way_to_read
 from agensh.launch.compose.stack import Stack
 from agensh.rundir import RunDir, find_run
 from agensh.runs.record import load_record
@@ -33,6 +34,8 @@ def bring_up(spec_file: Path, overrides: Mapping[str, object], env_file: Path, r
         check_box(root, environment)
         run = create_project_run(spec, root, SystemClock(), images=_images(environment), environment=environment)
         typer.echo(f"run: {run.path}")
+        if spec.task.reference is not None and (way := way_to_read(spec.task.reference)):
+            typer.echo(f"note: task.reference: {way}")
     else:
         renew_credential(run, spec, environment)
         typer.echo(f"run: {run.path} (going on; a changed spec counts for the next run)")

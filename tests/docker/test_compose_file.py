@@ -12,7 +12,6 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from agensh.launch.compose.engine import compose_command, compose_file
-from tests.docker.images import ready_engine
 
 SCHEMA = Path("/usr/lib/python3/dist-packages/compose/config/compose_spec.json")
 """The Compose specification's schema, as Debian's docker-compose has it."""
@@ -27,13 +26,11 @@ def document() -> dict[str, Any]:
 
 
 def test_it_follows_the_specification(document: dict[str, Any]) -> None:
-    ready_engine()
     jsonschema.Draft7Validator(json.loads(SCHEMA.read_text())).validate(document)
     assert "name" not in document  # docker-compose 1.29 does not know it
 
 
 def test_compose_takes_it_and_nothing_but_the_run_is_mounted(tmp_path: Path) -> None:
-    ready_engine()
     (tmp_path / "secrets").mkdir()
     for name in ("mysql", "postgres", "gitea", "mattermost", "gateway"):
         (tmp_path / "secrets" / f"{name}.env").write_text("")
@@ -52,7 +49,6 @@ def test_compose_takes_it_and_nothing_but_the_run_is_mounted(tmp_path: Path) -> 
 
 
 def test_without_a_run_it_says_how_it_is_started(tmp_path: Path) -> None:
-    ready_engine()
     variables = tmp_path / "compose.env"
     variables.write_text("")
     command = [*compose_command(), "--env-file", str(variables), "-f", str(compose_file()), "-p", "one"]

@@ -141,7 +141,8 @@ class Desk:
 
     def acknowledge(self) -> None:
         """See `NoticeDesk.acknowledge`."""
-        self._take_back_lost()
+        if self._hand_outs:
+            self._take_back_lost()
         if not self._hand_outs:
             return
         keys = [hand_out.key for hand_out in self._hand_outs]

@@ -23,7 +23,7 @@ from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Lifespan, Receive, Scope, Send
 
 from agensh.bounded_http import arrived_on
 from agensh.clock import Clock
@@ -244,6 +244,24 @@ class _McpRoute:
         await self._endpoint.mcp(scope, receive, send)
 
 
+class _McpApp(Starlette):
+    """Takes a tool call to its route at once: the way there through the guards of all routes costs each call a
+    twentieth of its time, and the endpoint answers every method and every fault by itself."""
+
+    def __init__(self, mcp: _McpRoute, routes: Sequence[Route], lifespan: Lifespan[Starlette]) -> None:
+        super().__init__(routes=[Route("/mcp/{worker}", mcp), *routes], lifespan=lifespan)
+        self._mcp = mcp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            start, _, worker = scope["path"].rpartition("/")
+            if start == "/mcp" and worker:
+                scope["path_params"] = {"worker": worker}
+                await self._mcp(scope, receive, send)
+                return
+        await super().__call__(scope, receive, send)
+
+
 def create_mcp_app(
     workers: Mapping[str, WorkerPort],
     *,
@@ -261,12 +279,12 @@ def create_mcp_app(
     endpoint = Endpoint(
         workers, Toolbox(tools, clock=clock, timeout=call_timeout), clock=clock, notice_chars=notice_chars, rate=rate
     )
-    return Starlette(
-        routes=[
-            Route("/mcp/{worker}", _McpRoute(endpoint)),
+    return _McpApp(
+        _McpRoute(endpoint),
+        [
             Route("/mcp/{worker}/seen", endpoint.seen, methods=["GET"]),
             Route("/pending/{worker}", endpoint.pending, methods=["GET"]),
             Route("/hooks/{worker}/{style}", endpoint.hook, methods=["POST"]),
         ],
-        lifespan=endpoint.lifespan,
+        endpoint.lifespan,
     )

@@ -158,17 +158,14 @@ class Tool(Generic[ServedT]):
 
     def read(self, given: Mapping[str, Any] | None) -> dict[str, Any]:
         """Return the checked arguments with their defaults; Refused with every fault in one message."""
-        values = dict(given or {})
-        faults = []
-        known = {argument.name for argument in self.arguments}
-        usage = f"{self.name} takes {', '.join(argument.name for argument in self.arguments) or 'no arguments'}."
-        faults += [f"{self.name} has no argument {_short(name)}; {usage}" for name in values if name not in known]
+        values = given or {}
+        faults = self._unknown(values)
         checked: dict[str, Any] = {}
         for argument in self.arguments:
             value = values.get(argument.name)
             if value is None:
                 if argument.default is None:
-                    faults.append(f"{argument.name} is missing; {usage}")
+                    faults.append(f"{argument.name} is missing; {self._usage()}")
                 checked[argument.name] = argument.default
                 continue
             try:
@@ -178,6 +175,13 @@ class Tool(Generic[ServedT]):
         if faults:
             raise Refused(" ".join(faults), first_line="status=invalid")
         return checked
+
+    def _unknown(self, values: Mapping[str, Any]) -> list[str]:
+        known = {argument.name for argument in self.arguments}
+        return [f"{self.name} has no argument {_short(name)}; {self._usage()}" for name in values if name not in known]
+
+    def _usage(self) -> str:
+        return f"{self.name} takes {', '.join(argument.name for argument in self.arguments) or 'no arguments'}."
 
 
 class Toolbox(Generic[PortT]):

@@ -6,7 +6,6 @@ endpoint, with real desks: with nothing to show, and with a new entry of another
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -15,6 +14,7 @@ from typing import Any
 
 import mcp_types as types
 import uvicorn
+import uvloop
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -104,11 +104,11 @@ async def _ours(folder: Path, *, speaking: bool) -> None:
 def main(mode: str, folder: Path) -> None:
     """Serve until SIGTERM."""
     if mode == "bare":
-        bare = _Bare()
-        asyncio.run(_serve(Starlette(routes=[Route("/mcp/{worker}", bare)], lifespan=bare.lifespan)))
+        bare = _Bare()  # on the loop that node hosts have
+        uvloop.run(_serve(Starlette(routes=[Route("/mcp/{worker}", bare)], lifespan=bare.lifespan)))
     else:
         folder.mkdir(parents=True, exist_ok=True)
-        asyncio.run(_ours(folder, speaking=mode == "notice"))
+        uvloop.run(_ours(folder, speaking=mode == "notice"))
 
 
 if __name__ == "__main__":

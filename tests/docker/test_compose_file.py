@@ -79,7 +79,14 @@ def test_networks_are_those_that_are_promised(document: dict[str, Any]) -> None:
     networks = document["networks"]
     assert networks["team"]["internal"] is True
     assert networks["team"]["driver_opts"]["com.docker.network.bridge.inhibit_ipv4"] == "true"
-    assert networks["backend"]["driver_opts"]["com.docker.network.bridge.enable_ip_masquerade"] == "false"
+    assert networks["services"]["driver_opts"]["com.docker.network.bridge.enable_ip_masquerade"] == "false"
+
+
+def test_the_way_out_of_the_gateway_is_the_egress_network(document: dict[str, Any]) -> None:
+    # Of several networks that are not internal the engine takes the first by name for the default route.
+    networks = document["networks"]
+    out = [name for name in document["services"]["gateway"]["networks"] if not networks[name].get("internal")]
+    assert min(out) == "egress"
 
 
 def test_ports_are_on_loopback(document: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import IPv4Network
 from pathlib import Path
 from threading import Thread
 
@@ -89,7 +90,10 @@ def test_a_worker_does_not_reach(team: Box, service: str) -> None:
         assert team.inside("node", probe) == (0, ""), host
         code, said = team.in_worker(WORKER, probe)
         assert code == 1, (host, said)
-        assert any(word in said for word in ("timed out", "Network is unreachable", "not known", "resolution")), said
+        assert any(
+            word in said
+            for word in ("timed out", "No route to host", "Network is unreachable", "name resolution", "not known")
+        ), said
 
 
 def test_a_worker_does_not_reach_the_internet_and_the_gateway_does(team: Box) -> None:
@@ -102,18 +106,18 @@ def test_a_worker_does_not_reach_the_internet_and_the_gateway_does(team: Box) ->
 
 def test_a_worker_does_not_reach_the_box(team: Box) -> None:
     networks = {str(network.name): network for network in team.client.networks.list(names=[f"{TEAM}_", "bridge"])}
-    gateways = {name: each.attrs["IPAM"]["Config"][0].get("Gateway", "") for name, each in networks.items()}
-    assert gateways.keys() == {f"{TEAM}_backend", f"{TEAM}_team", f"{TEAM}_egress", "bridge"}
+    subnets = {name: IPv4Network(each.attrs["IPAM"]["Config"][0]["Subnet"]) for name, each in networks.items()}
+    addresses = {name: str(next(subnet.hosts())) for name, subnet in subnets.items()}
+    assert addresses.keys() == {f"{TEAM}_services", f"{TEAM}_team", f"{TEAM}_egress", "bridge"}
     with ThreadingHTTPServer(("0.0.0.0", 0), BaseHTTPRequestHandler) as box:
         Thread(target=box.serve_forever, daemon=True).start()
         try:
             # 501: that server knows no GET.
-            address = f"http://{gateways[f'{TEAM}_egress']}:{box.server_port}/"
-            assert team.inside("gateway", STATUS + address) == (0, "501")
-            for name, gateway in gateways.items():
-                assert gateway, name
-                address = f"http://{gateway}:{box.server_port}/"
-                assert team.in_worker(WORKER, STATUS + address)[0] in {7, 28}, name
+            url = f"http://{addresses[f'{TEAM}_egress']}:{box.server_port}/"
+            assert team.inside("gateway", STATUS + url) == (0, "501")
+            for name, address in addresses.items():
+                url = f"http://{address}:{box.server_port}/"
+                assert team.in_worker(WORKER, STATUS + url)[0] in {7, 28}, name
         finally:
             box.shutdown()
 
@@ -121,7 +125,7 @@ def test_a_worker_does_not_reach_the_box(team: Box) -> None:
 def test_a_worker_administers_nothing(team: Box) -> None:
     secrets = team.run().secrets()
     own = secrets.workers[WORKER]
-    admin = f'{STATUS} -H "Authorization: Bearer {secrets.board_admin}" http://board:8660/tokens'
+    admin = f'{STATUS} -H "Authorization: Bearer {secrets.board_admin}" http://board:8660/metrics'
     assert team.inside("node", admin) == (0, "200")
     mcp = f'-H "Authorization: Bearer {own.mcp_token}"'
     key = f'-H "Authorization: Bearer {own.gateway_key}"'
@@ -135,14 +139,16 @@ def test_a_worker_administers_nothing(team: Box) -> None:
         f"{mcp} http://node:8700/pending/{PEER}": "403",
         # What the board answers its administrator is not behind another's door either.
         f"{mcp} http://node:8700/tokens": "404",
+        f"{mcp} http://node:8700/metrics": "404",
         f"{mcp} http://node:8700/board/{TEAM}": "404",
         f"{key} http://gateway:8670/usage": "403",
         f"{key} -X POST -d '{{}}' http://gateway:8670/keys": "403",
         f"{key} -X DELETE http://gateway:8670/keys/{PEER}": "403",
         f"{key} http://gateway:8670/tokens": "404",
+        f"{key} http://gateway:8670/metrics": "404",
         # Nor does one of them pass a request on as a proxy.
-        f"{mcp} -x http://node:8700 http://board:8660/tokens": "404",
-        f"{key} -x http://gateway:8670 http://board:8660/tokens": "404",
+        f"{mcp} -x http://node:8700 http://board:8660/metrics": "404",
+        f"{key} -x http://gateway:8670 http://board:8660/metrics": "404",
         f"{forge} http://gitea:3000/api/v1/admin/users": "403",
     }.items():
         assert team.in_worker(WORKER, STATUS + arguments) == (0, answer), arguments
@@ -179,12 +185,10 @@ def test_a_worker_has_its_own_tokens_and_no_peers(team: Box) -> None:
     search = "grep -rlaF {} / --exclude-dir=proc --exclude-dir=sys 2>/dev/null"
     assert token in team.in_worker(WORKER, search.format(own.forge_token))[1]
     assert team.in_worker(WORKER, search.format(peer.forge_token))[1] == ""
-    assert team.in_worker(WORKER, f"ls {run.path} {run.path}/workers")[1].split() == [
-        f"{run.path}:",
-        "workers",
-        f"{run.path}/workers:",
-        WORKER,
-    ]
+    # Of the run it sees its own folder, and what its CLI reads.
+    seen = {"": ["task", "workers"], "/task": ["playbook"], "/workers": [WORKER]}
+    for place, names in seen.items():
+        assert team.in_worker(WORKER, f"ls -A {run.path}{place}")[1].split() == names, place
 
 
 def test_a_worker_is_confined(team: Box) -> None:

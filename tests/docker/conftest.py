@@ -35,16 +35,18 @@ GATEWAY = '\n[gateway]\nbase_url = "http://127.0.0.1:9/v1"\nauth = "none"\n'
 """Of a team whose workers ask no model: the process is there, with its networks and its routes."""
 CASES, FEWER_CASES = "ORDINARY, EDGE = 8, 13", "ORDINARY, EDGE = 2, 2"
 """Hidden cases a tool: what grading does is the same with fewer, and a dozen commits are graded."""
-STAGES = {"test_team": 0, "test_confinement": 1, "test_team_end": 3}
+STAGES = {"test_team": 0, "test_team_end": 2}
 """When a file's tests run. The team's run takes minutes by itself: the others run meanwhile."""
 FIGURES: list[str] = []
 """What was measured, for the end of the session."""
+ALONE = False
+"""Whether the engine is the tests' own, so that all that is in it is theirs."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the tests of the team's end behind all others."""
     here = Path(__file__).parent
-    items.sort(key=lambda item: STAGES.get(item.path.stem, 2) if item.path.parent == here else 2)
+    items.sort(key=lambda item: STAGES.get(item.path.stem, 1) if item.path.parent == here else 1)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -63,7 +65,7 @@ def until(condition: Callable[[], bool], what: str, seconds: float = WAIT) -> No
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What the engine has, by kind and name; images and what belongs to other projects apart."""
+    """What the engine has, by kind and name, images apart."""
 
     names: frozenset[tuple[str, str]]
 
@@ -93,6 +95,8 @@ class Box:
     """How long the team's `up` took."""
     up_bytes: int = 0
     """What it held at most."""
+    up_load: float = 0.0
+    """How many processes wanted to run meanwhile, for each core."""
 
     def agensh(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a command of ours in the folder."""
@@ -130,6 +134,7 @@ class Box:
         process.returncode = os.waitstatus_to_exitcode(status)
         assert process.returncode == 0, said
         self.up_seconds, self.up_bytes = time.monotonic() - began, usage.ru_maxrss * 1024
+        self.up_load = os.getloadavg()[0] / (os.cpu_count() or 1)  # of the last minute
 
     def run(self) -> RunDir:
         """Return the newest run."""
@@ -160,25 +165,48 @@ class Box:
         return self.inside(worker, script, user="10000:10000")
 
     def listing(self) -> Listing:
-        """Return what the engine has."""
+        """Return what the engine has of this project, and what has no owner where nobody else uses the engine."""
+        return Listing(frozenset((kind, name) for kind, name, owner in self.everything() if self._counts(name, owner)))
+
+    def everything(self) -> list[tuple[str, str, str]]:
+        """Return kind, name and project of what the engine has; the project is empty for what belongs to none."""
         api = self.client.api
         found: list[tuple[str, str, Mapping[str, str] | None]] = [
             *(("container", _first_name(each), each["Labels"]) for each in api.containers(all=True)),
             *(("network", each["Name"], each["Labels"]) for each in api.networks()),
             *(("volume", each["Name"], each["Labels"]) for each in api.volumes()["Volumes"] or []),
         ]
-        return Listing(frozenset((kind, name) for kind, name, labels in found if self._counts(labels or {})))
+        return [(kind, name, _owner(labels or {})) for kind, name, labels in found]
 
-    def _counts(self, labels: Mapping[str, str]) -> bool:
-        owner = labels.get("com.docker.compose.project") or labels.get("agensh.project")
-        return owner in {None, self.project}
+    def _counts(self, name: str, owner: str) -> bool:
+        mine = owner == self.project or name.startswith(f"{self.project}_")
+        return mine or (ALONE and not owner)
 
-    def leaves_nothing(self, besides: Set[tuple[str, str]] = frozenset()) -> None:
-        """Wait until the engine has nothing that it had not before, but `besides`; AssertionError with what it has."""
+    def volumes(self) -> set[str]:
+        """Return the names of the volumes of this project's containers, those without a label too."""
+        names = self.listing().containers
+        mounts = (
+            mount
+            for each in self.client.api.containers(all=True)
+            if _first_name(each) in names
+            for mount in each["Mounts"]
+        )
+        return {mount["Name"] for mount in mounts if mount["Type"] == "volume"}
+
+    def leaves_nothing(self, volumes: Set[str] = frozenset(), besides: Set[tuple[str, str]] = frozenset()) -> None:
+        """Wait until the engine has nothing that it had not before, but `besides`, and none of `volumes`."""
         end = time.monotonic() + SETTLED
-        while (more := self.listing().names - self.before - besides) and time.monotonic() < end:
+        while (more := self._more(volumes) - besides) and time.monotonic() < end:
             time.sleep(LOOK)
         assert not more
+
+    def _more(self, volumes: Set[str]) -> set[tuple[str, str]]:
+        left = {(kind, name) for kind, name, _ in self.everything() if kind == "volume" and name in volumes}
+        return left | (self.listing().names - self.before)
+
+
+def _owner(labels: Mapping[str, str]) -> str:
+    return labels.get("com.docker.compose.project") or labels.get("agensh.project") or ""
 
 
 def _first_name(container: Mapping[str, Any]) -> str:
@@ -189,7 +217,9 @@ def _first_name(container: Mapping[str, Any]) -> str:
 @pytest.fixture(scope="session", autouse=True)
 def engine() -> Iterator[None]:
     """An engine that answers; when the tests have started it they stop it."""
+    global ALONE
     started = ready_engine()
+    ALONE = started is not None
     yield
     if started is not None and not started.stop():
         FIGURES.append("the Docker engine that was started goes on: containers run in it")
@@ -229,7 +259,8 @@ def team(images: dict[str, str], reference: Path, tmp_path_factory: pytest.TempP
     box.spec.write_text(box.spec.read_text() + GATEWAY)
     try:
         box.up("--speed", SPEED)
-        FIGURES.append(f"agensh up: {box.up_seconds:.1f} s until services are healthy and 8 workers provisioned")
+        figure = f"{box.up_seconds:.1f} s until services are healthy and 8 workers provisioned"
+        FIGURES.append(f"agensh up: {figure} ({box.up_load:.1f} processes wanted each core)")
         until(lambda: len(workers(box)) == 8, "eight workers")
         yield box
     finally:
@@ -262,8 +293,9 @@ def make_box(images: dict[str, str], reference: Path, folder: Path, project: str
         yield box
     finally:
         try:
+            volumes = box.volumes()
             if list((folder / "runs").glob("*/run.json")):
                 box.agensh("clean")
-            box.leaves_nothing()
+            box.leaves_nothing(volumes)
         finally:
             box.client.close()

@@ -37,7 +37,7 @@ def attempt(function: Callable[[str, Path], bytes]) -> Callable[[str, Path], byt
 
 def said(*command: str, target: Path | None = None) -> bytes:
     """Return what a command wrote, or the file that it should have made; OSError with its last words without either."""
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=60)
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=300)
     if target is not None and target.exists():
         return target.read_bytes()
     if done.returncode:
@@ -48,9 +48,11 @@ def said(*command: str, target: Path | None = None) -> bytes:
 @contextmanager
 def held(program: str) -> Iterator[int]:
     """Yield the process id of the program while it waits for its input to end."""
-    with subprocess.Popen([program, "hold"], stdin=subprocess.PIPE) as process:
+    with subprocess.Popen([program, "hold"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
         try:
-            yield process.pid  # it has become the program when Popen returns
+            process.stdout.readline()  # it says that it is there: its memory is not when Popen returns
+            yield process.pid
         finally:
             process.kill()
 

@@ -70,8 +70,8 @@ def test_make_clean_removes_what_up_made_and_nothing_else(team: Box, stranger: s
     program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m agensh "$@"\n')
     program.chmod(0o755)
     record = team.run().path / "report.json"
-    owned = {name for name in team.listing().names if name[1].startswith(f"{TEAM}_")}
-    assert {kind for kind, _ in owned} == {"volume"}  # `down` has left the data, and that only
+    owned = {kind for kind, name in team.listing().names if name.startswith(f"{TEAM}_")}
+    assert owned == {"volume"}  # `down` has left the data, and that only
     done = subprocess.run(
         ["make", "clean"],
         cwd=team.folder,
@@ -83,7 +83,7 @@ def test_make_clean_removes_what_up_made_and_nothing_else(team: Box, stranger: s
     )
     assert done.returncode == 0, done.stderr
     assert "removed the containers, networks and volumes of" in done.stdout
-    assert stranger <= team.listing().names
+    assert stranger <= {(kind, name) for kind, name, _ in team.everything()}
     team.leaves_nothing(besides=stranger)
     assert record.exists()
     assert not program.exists()

@@ -54,5 +54,7 @@ def test_up_that_is_killed_while_it_provisions_goes_on_and_doubles_nothing(box: 
     assert "going on" in box.agensh(*arguments).stdout
     assert box.run() == run
     until(lambda: len(workers(box)) == 2, "the workers are back")
+    volumes = box.volumes()
+    assert len(volumes) >= 4
     box.agensh("clean")  # of a team that works
-    box.leaves_nothing()
+    box.leaves_nothing(volumes)

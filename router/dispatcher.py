@@ -24,7 +24,7 @@ from router.idle import Timers, control_event
 from router.prompt import Briefing, entry_line, turn_prompt
 from router.queue import Claim, EventQueue
 from router.record import Recorder, Session
-from router.turn import drive
+from router.turn import drive, start
 from router.waiting import DATABASE_WAIT, sleep_or_event, surely
 
 T = TypeVar("T")
@@ -302,15 +302,12 @@ class Dispatcher:
 
     async def _start(self, session_id: str | None) -> str:
         """Start the CLI; one that cannot run gets as many tries as a worker has fresh sessions."""
-        for attempt in range(1, self._limits.restarts + 1):
-            try:
-                return await self._adapter.start(session_id)
-            except HarnessUnavailable as error:
-                log.warning("CLI does not start", extra={"worker": self.worker, "error": str(error)})
-                await self._adapter.stop()
-            await self._pause(self._queue.policy.wait(attempt))
+
+        async def rest(failures: int) -> None:
+            await self._pause(self._queue.policy.wait(failures))
             self.state = State.STARTING
-        return await self._adapter.start(session_id)
+
+        return await start(self._adapter, session_id, self._limits.restarts, rest)
 
     async def _tell_resumed(self, *, fresh: bool) -> None:
         # One event for one interruption: a host that is killed again before the next turn repeats none.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from string import Template
 from typing import ClassVar
@@ -192,7 +192,7 @@ class AcpAdapter(Adapter):
         headers = [{"name": "Authorization", "value": f"Bearer {self.launch.mcp_token}"}]
         return [{"type": "http", "name": SERVER, "url": self.launch.mcp_url, "headers": headers}]
 
-    async def turn(self, prompt: str) -> AsyncIterator[TurnItem]:
+    async def turn(self, prompt: str) -> AsyncGenerator[TurnItem]:
         """Send one prompt; see Adapter.turn."""
         client = await self._ready()
         if client is None:

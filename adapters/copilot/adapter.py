@@ -23,10 +23,11 @@ from adapters.hook_file import HOOK_SECONDS, hook_command
 from adapters.options import check_options, number, one_of, path, text
 from adapters.provider_errors import ProviderError
 from agensh.harnesses import package
-from agensh.identity import write_private
+from agensh.inside import make_folder_inside, remove_inside, write_private_inside
 
 _PACKAGE = package("@github/copilot")
 _WIRES = ("responses", "completions", "anthropic")
+_HOOKS = ".copilot/hooks/agensh.json"
 _EVENTS = ("postToolUse", "postToolUseFailure")
 # Copilot blots out the value of every key in what the model sees, also inside words: it has to be unlike any word.
 _NO_KEY = "agensh-no-key-c27f60d1e94b48a5"
@@ -71,9 +72,13 @@ class CopilotAdapter(AcpAdapter):
         self._binary = program(self.launch, _PACKAGE, "copilot")
         self._version = await asyncio.to_thread(installed.version_of, self._binary)
         named = self.launch.options.get("cache", "")
-        home = self.launch.home if self.launch.contained else None
+        if self.launch.contained:
+            # The host's folders are not there, and the worker's own is shared with nobody.
+            own = make_folder_inside
+            self._cache = Path(named) if named else await asyncio.to_thread(own, self.launch.home, ".cache/copilot")
+            return await super().start(session)
         made = installed.cache_of
-        self._cache = Path(named) if named else await asyncio.to_thread(made, self._binary, self._version, home)
+        self._cache = Path(named) if named else await asyncio.to_thread(made, self._binary, self._version)
         async with installed.first_start(self._cache):
             opened = await super().start(session)
             await asyncio.to_thread(installed.mark_started, self._cache)
@@ -130,13 +135,14 @@ class CopilotAdapter(AcpAdapter):
         await asyncio.to_thread(self._write_hooks)
 
     def _write_hooks(self) -> None:
-        file = self._home / "hooks" / "agensh.json"
         command = hook_command(self.launch, "copilot")
         if not command:
-            file.unlink(missing_ok=True)
+            remove_inside(self.launch.home, _HOOKS)
             return
         hook = {"type": "command", "bash": command, "timeoutSec": 2 * HOOK_SECONDS}
-        write_private(file, json.dumps({"version": 1, "hooks": {event: [hook] for event in _EVENTS}}))
+        write_private_inside(
+            self.launch.home, _HOOKS, json.dumps({"version": 1, "hooks": {event: [hook] for event in _EVENTS}})
+        )
 
     def new_log(self) -> Log:
         """See AcpAdapter.new_log."""

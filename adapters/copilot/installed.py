@@ -45,15 +45,8 @@ def wants_login(version: str) -> bool:
     return (major, minor) == (1, 0) and patch in _LOGIN
 
 
-def cache_of(binary: Path, version: str, contained_home: Path | None = None) -> Path:
-    """Return the folder that a binary unpacks itself into, made where it is missing (blocking).
-
-    In a container it is below the worker's own home: the host's folders are not there.
-    """
-    if contained_home is not None:
-        folder = contained_home / ".cache" / "copilot"
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
+def cache_of(binary: Path, version: str) -> Path:
+    """Return the folder of this machine that a binary unpacks itself into, made where it is missing (blocking)."""
     name = version
     if not name:
         facts = binary.resolve().stat()

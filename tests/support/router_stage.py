@@ -70,7 +70,7 @@ class StageAdapter(Adapter):
         self.stage.known_sessions.add(self.session)
         return self.session
 
-    async def turn(self, prompt: str) -> AsyncIterator[TurnItem]:
+    async def turn(self, prompt: str) -> AsyncGenerator[TurnItem]:
         self.interrupted.clear()
         self.stage.prompts.setdefault(self.launch.worker, []).append(prompt)
         async for item in self.stage.turn(self, prompt):

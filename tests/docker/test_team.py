@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,19 +70,31 @@ def _held(box: Box, service: str) -> int:
 
 
 def test_the_team_is_looked_at_frozen_and_taken_out(team: Box, tmp_path: Path) -> None:
-    status = json.loads(team.agensh("status", "--json").stdout)
-    assert (status["live"], len(status["workers"])) == ("running", 8)
+    # A node host that does not answer in five seconds is shown as such: where others are at work too it is asked again.
+    status: dict[str, Any] = {}
+
+    def told() -> bool:
+        status.update(_status(team))
+        return len(status["workers"]) == 8
+
+    until(told, "the node host tells of its workers")
+    assert status["live"] == "running"
     assert status["left_s"] > 0
     assert status["urls"]["gitea"] == f"http://127.0.0.1:{team.environment['AGENSH_PORT_GITEA']}"
     assert "run is active" in team.agensh("logs", "node", "-n", "0").stdout
     assert "the run's clock goes on (" in team.agensh("pause").stdout
     assert team.container(WORKER).status == "paused"
-    assert json.loads(team.agensh("status", "--json").stdout)["live"] == "paused"
+    assert _status(team)["live"] == "paused"
     assert "goes on" in team.agensh("resume").stdout
     team.agensh("export", "--to", str(tmp_path / "out"))
     for name in ("workspace.bundle", "submission.tar.gz", "report.json", "run.json", "record/runtime.json"):
         assert (tmp_path / "out" / name).stat().st_size > 0
     assert team.run().secrets().node_admin not in (tmp_path / "out/run.json").read_text()
+
+
+def _status(box: Box) -> dict[str, Any]:
+    status: dict[str, Any] = json.loads(box.agensh("status", "--json").stdout)
+    return status
 
 
 def test_up_again_changes_nothing(team: Box) -> None:

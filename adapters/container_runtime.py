@@ -323,7 +323,7 @@ def connect() -> docker.DockerClient:
 
 def remove_containers(client: docker.DockerClient, project: str) -> int:
     """Remove every worker container of a project; return how many there were."""
-    found = client.containers.list(all=True, filters={"label": f"{LABEL}={project}"})
+    found = client.containers.list(all=True, filters={"label": f"{LABEL}={project}"}, ignore_removed=True)
     for container in found:
         with suppress(NotFound):
             container.remove(force=True, v=True)

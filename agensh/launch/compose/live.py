@@ -180,7 +180,7 @@ class LiveRun:
 
     def _workers(self, status: str) -> list[Any]:
         filters: dict[str, str | list[str] | bool] = {"label": f"{LABEL}={self.project}", "status": status}
-        found: list[Any] = self.client.containers.list(all=True, filters=filters)
+        found: list[Any] = self.client.containers.list(all=True, filters=filters, ignore_removed=True)
         return found
 
     def _is_mine(self, container: Any) -> bool:
@@ -214,7 +214,7 @@ def find_service(client: docker.DockerClient, project: str, service: str) -> Any
     """Return the container of a service of a Compose project, or None."""
     labels = [f"com.docker.compose.project={project}", f"com.docker.compose.service={service}"]
     labels.append("com.docker.compose.oneoff=False")
-    found = client.containers.list(all=True, filters={"label": labels})
+    found = client.containers.list(all=True, filters={"label": labels}, ignore_removed=True)
     return found[0] if found else None
 
 
@@ -222,8 +222,8 @@ def has_remains(client: docker.DockerClient, project: str) -> bool:
     """Say whether the engine has a container, a network or a volume of a project."""
     filters: dict[str, str | list[str] | bool] = {"label": f"com.docker.compose.project={project}"}
     return bool(
-        client.containers.list(all=True, filters=filters)
-        or client.containers.list(all=True, filters={"label": f"{LABEL}={project}"})
+        client.containers.list(all=True, filters=filters, ignore_removed=True)
+        or client.containers.list(all=True, filters={"label": f"{LABEL}={project}"}, ignore_removed=True)
         or client.networks.list(filters=filters)
         or client.volumes.list(filters=filters)
     )

@@ -67,7 +67,7 @@ class Stack:
             **passed,
             "AGENSH_RUN": str(self.run.path),
             "AGENSH_IMAGE_SERVICE": self.containers.grader_image,
-            "AGENSH_SUBNET_BACKEND": subnets.backend,
+            "AGENSH_SUBNET_SERVICES": subnets.services,
             "AGENSH_SUBNET_TEAM": subnets.team,
             "AGENSH_SUBNET_EGRESS": subnets.egress,
         }

@@ -64,6 +64,7 @@ def test_up_that_is_killed_while_it_provisions_goes_on_and_doubles_nothing(box: 
     box.agensh("clean")  # of a team that works
     box.leaves_nothing(volumes)
 
+
 def test_down_before_the_first_worker_says_no_more_than_that_it_stopped(box: Box) -> None:
     """SIGTERM interrupts `up` as Ctrl-C does; no volume of an image is left nameless."""
     first = box.start("up", str(box.spec), "--workers", "2")

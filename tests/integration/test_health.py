@@ -73,7 +73,7 @@ async def test_a_node_host_whose_database_is_away_says_so(tmp_path: Path) -> Non
     async def read() -> dict[str, object]:
         raise DatabaseUnavailable("The runtime database cannot be read: locked")
 
-    app = Starlette(routes=status_routes({}, "token", "run", read))
+    app = Starlette(routes=status_routes({}, "token", "run", read, list))
     async with serving(app) as url, httpx.AsyncClient(trust_env=False) as http:
         answer = await http.get(f"{url}/status", headers={"Authorization": "Bearer token"})
     assert (answer.status_code, answer.json()) == (503, {"error": "The runtime database cannot be read: locked"})

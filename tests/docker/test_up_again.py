@@ -79,5 +79,5 @@ def test_down_before_the_first_worker_says_no_more_than_that_it_stopped(box: Box
     done = box.agensh("down")
     assert done.stdout.splitlines()[-1] == f"stopped; the record is in {box.run().path}"
     assert "Traceback" not in done.stderr
-    volumes = {name for kind, name in box.listing().names if kind == "volume"}
+    volumes = {name for kind, name in box.listing().names - box.before if kind == "volume"}
     assert volumes == {f"{box.project}_{name}" for name in VOLUMES}

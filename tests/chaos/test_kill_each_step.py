@@ -23,6 +23,7 @@ import pytest
 from agensh.identity import token_hash
 from tests.support.chaos import either
 from tests.support.embedded_victims import TEXTS
+from tests.support.router_stage import new_run
 from tests.support.victims import ASKED, CLAIMED, END, ME, NOTES, PEER, POSTS
 
 ROOT = Path(__file__).parents[2]
@@ -146,3 +147,25 @@ def test_the_chat(tmp_path: Path) -> None:
         told = {line.removeprefix("posted ") for line in result["log"]}
         assert told == {f"{text}={post_id}" for text, post_id in found["posts"]}, result
         assert (found["replies"], found["count"]) == ([len(TEXTS) - 1], len(TEXTS)), result
+
+
+def test_the_files_of_a_run_folder(tmp_path: Path) -> None:
+    """Each is the old one or the new one, whole, and the secrets are their owner's alone at any moment."""
+    run = new_run(tmp_path / "run")
+    before = [run.info().board, run.secrets().board_admin, 0o600]
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.support.file_victim", str(run.path)],
+        capture_output=True, text=True, check=False, cwd=ROOT, timeout=PATIENCE,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    results = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [result["ended"] for result in results] == [-signal.SIGKILL] * (len(results) - 1) + [0]
+    board, token = run.info().board, run.secrets().board_admin
+    assert (board, token) == (f"board-{len(results)}", f"token-{len(results)}"), "the last one was not killed"
+    written = set()
+    for result in results:
+        now = [f"board-{result['at']}", f"token-{result['at']}", 0o600]
+        assert all(found in {old, new} for found, old, new in zip(result["found"], before, now, strict=True)), result
+        written |= set(result["found"]) & set(now)
+        before = result["found"]
+    assert len(written) > 4, "kills came after the first file, too"

@@ -259,6 +259,13 @@ async def tools_on(
         yield cli, proxy
 
 
+async def reads_again(client: httpx.AsyncClient) -> None:
+    """Wait for a call that ends in time, which on a busy machine need not be the first one."""
+    async with asyncio.timeout(40):
+        while not (await call(client, "board_read")).startswith("status=ok"):
+            pass
+
+
 # asyncio leaves a socket to the garbage collector that is connected in the moment in which its caller is cancelled.
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.parametrize("mode", either([Mode.STALL], list(Mode)[1:]))
@@ -266,14 +273,14 @@ async def test_a_tool_whose_service_does_not_move_ends_in_time_and_says_so(
     tmp_path: Path, board: RunningBoard, mode: Mode
 ) -> None:
     async with tools_on(tmp_path, board, call_timeout=1.0) as (client, proxy):
-        assert (await call(client, "board_read")).startswith("status=ok")
+        await reads_again(client)
         proxy.trickle_every = 1.0
         proxy.mode = mode
         # More at once than the pool has connections: none may stay behind.
         for said in await asyncio.gather(*(call(client, "board_read") for _ in range(CROWD))):
             assert said.startswith("status=timeout\nboard_read did not end within 1 s.")
         proxy.mode = Mode.PASS
-        assert (await call(client, "board_read")).startswith("status=ok")
+        await reads_again(client)
     gc.collect()
 
 

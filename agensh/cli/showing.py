@@ -47,7 +47,8 @@ def show_status(run: RunDir, *, as_json: bool) -> None:
     health = standing.health
     # The database of a run in containers is out of reach here; the node host is asked instead.
     told = health if record.info.containers is not None else None
-    over = record.state in {"finished", "aborted"} or (run.path / ENDED).exists()
+    graded = not (run.path / ENDING).exists()
+    over = graded and (record.state in {"finished", "aborted"} or (run.path / ENDED).exists())
     if as_json:
         typer.echo(
             json.dumps(

@@ -177,6 +177,16 @@ def test_a_run_that_is_graded_is_left_alone_by_report_and_resume_all_does_not_wa
     assert "its node host collects and grades it" in capsys.readouterr().out
 
 
+def test_a_run_that_was_stopped_while_it_was_graded_can_go_on(run, root, engine, calls, monkeypatch, capsys):
+    record(run, "finished")
+    monkeypatch.setattr(sys, "argv", ["agensh", "status", "--runs", str(root)])
+    assert app.run() == 0
+    assert "Go on with" not in capsys.readouterr().out
+    (run.path / ENDING).touch()
+    assert app.run() == 0
+    assert f"Go on with: agensh resume {run.path}" in capsys.readouterr().out
+
+
 def test_a_node_host_that_fails_again_and_again_in_the_end_is_told_of(run, root, engine, calls):
     engine.add("node", folder=run.path)
     (run.path / ENDING).touch()

@@ -38,6 +38,8 @@ WORKER_USER = f"{UID}:{UID}"
 # The container's own process waits as somebody else: a signal to all of the worker's processes does not reach it.
 _KEEPER = f"{UID + 1}:{UID + 1}"
 _IDLE = ["sleep", "infinity"]
+_DNS = ["timeout:2", "attempts:2"]
+"""No name outside resolves here, and older engines do not say so: without this each look-up takes 20 s."""
 _POLL = 0.1  # seconds between two looks whether the worker's processes are gone
 _CHUNK, _CHUNKS = 1 << 16, 64  # bytes of a part of the output, and parts that may wait to be read
 _API_TIMEOUT = 60  # seconds for one answer of the engine
@@ -125,6 +127,7 @@ class ContainerRuntime:
                 init=True,
                 user=_KEEPER,
                 network=plan.network,
+                dns_opt=_DNS,
                 mounts=mounts,
                 tmpfs={"/tmp": "rw,nosuid,nodev,size=2g", "/run": "rw,nosuid,nodev,size=16m"},
                 read_only=True,
@@ -320,7 +323,7 @@ def connect() -> docker.DockerClient:
 
 def remove_containers(client: docker.DockerClient, project: str) -> int:
     """Remove every worker container of a project; return how many there were."""
-    found = client.containers.list(all=True, filters={"label": f"{LABEL}={project}"})
+    found = client.containers.list(all=True, filters={"label": f"{LABEL}={project}"}, ignore_removed=True)
     for container in found:
         with suppress(NotFound):
             container.remove(force=True, v=True)

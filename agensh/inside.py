@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
@@ -55,6 +56,22 @@ def remove_inside(folder: Path, inside: str) -> None:
     place = PurePosixPath(inside)
     with _opened(folder, place.parent) as handle, suppress(FileNotFoundError, IsADirectoryError):
         os.unlink(place.name, dir_fd=handle)
+
+
+def open_file_inside(folder: Path, inside: str) -> int:
+    """Open the file `folder`/`inside` for reading and writing and return its descriptor; `folder` as above.
+
+    OSError when it is missing, or is a link, a device, a pipe or a second name of another file.
+    """
+    place = PurePosixPath(inside)
+    with _opened(folder, place.parent) as handle:
+        # A pipe would be waited for.
+        descriptor = os.open(place.name, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=handle)
+    facts = os.fstat(descriptor)
+    if not stat.S_ISREG(facts.st_mode) or facts.st_nlink != 1:
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "this is no file of its own", str(folder / place))
+    return descriptor
 
 
 def _put(temporary: str, name: str, handle: int) -> None:

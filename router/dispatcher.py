@@ -2,7 +2,7 @@
 
 How a turn ends decides about its events and the session: `adapters.base.Outcome` lists the outcomes and the rule of
 each, `_settle` carries the rules out. After `Limits.failures` failed turns in a row a fresh session replaces this one,
-after `Limits.restarts` of those the worker is parked with the reason; the team goes on.
+after `Limits.restarts` of those the worker is parked with the reason; the team goes on. `unpark` lets it try again.
 """
 
 from __future__ import annotations
@@ -115,26 +115,36 @@ class Dispatcher:
         self._limits = limits
         self._cooldown = cooldown
         self._stopping = asyncio.Event()
+        self._leave_park = asyncio.Event()
         self._resting = asyncio.Event()  # no turn runs
         self._resting.set()
         self._limited = 0
 
     async def run(self) -> None:
         """Start or resume the CLI and deliver events until `stop`."""
-        try:
-            former = await self._surely(self._recorder.load_session)
-            self.turn_id = await self._surely(self._recorder.last_turn)
-            # A person who starts the host again has seen to what parked the worker.
-            self.session = replace(former, failures=0, restarts=0, parked_reason="", parked_at=None)
-            await self._open(resume=True)
-            while not self._stopping.is_set():
-                await self._next_turn()
-        except (_Parked, HarnessUnavailable) as error:
-            await self._park(str(error))
+        self.session = await self._surely(self._recorder.load_session)
+        self.turn_id = await self._surely(self._recorder.last_turn)
+        while not self._stopping.is_set():
+            # A person who starts the host again, or calls `unpark`, has seen to what parked the worker.
+            self.session = replace(self.session, failures=0, restarts=0, parked_reason="", parked_at=None)
+            try:
+                await self._open(resume=True)
+                while not self._stopping.is_set():
+                    await self._next_turn()
+            except (_Parked, HarnessUnavailable) as error:
+                await self._park(str(error))
+
+    def unpark(self) -> bool:
+        """Let a parked worker go on in its session; say whether it was parked."""
+        if self.state is not State.PARKED:
+            return False
+        self._leave_park.set()
+        return True
 
     async def stop(self, grace: float) -> None:
         """End the running turn within `grace` seconds and then the CLI; take no further events."""
         self._stopping.set()
+        self._leave_park.set()
         if not self._resting.is_set():
             try:
                 async with asyncio.timeout(grace):
@@ -236,7 +246,7 @@ class Dispatcher:
                 await self._wait_for_provider(ids, end, reason)
             case Rule.PARK:
                 await self._surely(lambda: self._queue.put_back(ids, reason=reason))
-                raise _Parked(reason)
+                raise _Parked(f"{end.outcome}: {reason}")
             case Rule.FRESH:
                 await self._surely(lambda: self._queue.put_back(ids, reason=reason))
                 await self._start_anew(reason)
@@ -321,7 +331,9 @@ class Dispatcher:
         log.error("worker is parked", extra={"worker": self.worker, "reason": reason})
         await self._save(replace(self.session, parked_reason=reason, parked_at=self._clock.time()))
         await self._adapter.stop()
-        await self._stopping.wait()
+        await self._leave_park.wait()
+        if not self._stopping.is_set():
+            self._leave_park.clear()
 
     async def _save(self, session: Session) -> None:
         self.session = session

@@ -67,9 +67,13 @@ def prepare(run: RunDir, info: RunInfo, worker: str, secrets: WorkerSecrets) -> 
 
 
 def environment(info: RunInfo, space: Workspace, secrets: WorkerSecrets) -> dict[str, str]:
-    """Return the whole environment of the worker's CLI; of the host's own only PATH is taken over."""
+    """Return the whole environment of the worker's CLI; of the host's own only PATH is taken over.
+
+    In a container it comes on top of the image's, whose PATH leads to the tools of the task.
+    """
+    path = {} if info.containers is not None else {"PATH": os.environ.get("PATH", DEFAULT_PATH)}
     alone = {
-        "PATH": os.environ.get("PATH", DEFAULT_PATH),
+        **path,
         "HOME": str(space.home),
         "TMPDIR": str(space.tmp),
         "LANG": "C.UTF-8",

@@ -21,6 +21,8 @@ from adapters.base import HarnessUnavailable
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 # ACP with a provider of one's own wants a login in these: "Authentication required" (1.0.77 was not to be had).
 _LOGIN = range(69, 78)
+_TOLD = (1, 0, 102)
+"""The first version known to tell its client of tokens; 1.0.70 does not, and those between were not looked at."""
 _LOOK = 0.2  # seconds between two looks at a lock that another worker has
 
 
@@ -43,6 +45,12 @@ def wants_login(version: str) -> bool:
         return True
     major, minor, patch = map(int, found.groups())
     return (major, minor) == (1, 0) and patch in _LOGIN
+
+
+def tells_tokens(version: str) -> bool:
+    """Say whether a version reports the tokens of a prompt over ACP; False if unknown."""
+    found = _VERSION.match(version)
+    return found is not None and tuple(map(int, found.groups())) >= _TOLD
 
 
 def cache_of(binary: Path, version: str) -> Path:

@@ -11,6 +11,7 @@ from agensh import __version__
 from agensh.cli import board, compose, gateway, inspect, life, mcp
 from agensh.cli import run as run_commands
 from agensh.cli.doctor import doctor
+from agensh.cli.model import model
 from agensh.cli.rehearse import rehearse
 from agensh.errors import AgenshError
 from agensh.text import printable
@@ -44,6 +45,7 @@ app.command()(inspect.report)
 app.command()(inspect.cost)
 app.command()(doctor)
 app.command()(rehearse)
+app.command()(model)
 app.add_typer(board.app, name="board", help="The board: serve it, read it, write to it.")
 app.add_typer(gateway.app, name="gateway", help="The gateway to the model provider, on its own.")
 app.add_typer(mcp.app, name="mcp", help="Tools over MCP for any CLI.")

@@ -19,6 +19,7 @@ from agensh.errors import AgenshError, UsageError
 from agensh.launch.compose.live import LiveRun, ProjectState, containers_of, has_remains
 from agensh.launch.compose.preflight import check_box, check_size
 from agensh.launch.compose.project import ADMIN, ENDED, create_project_run, project_runs, renew_credential
+from agensh.launch.compose.reference import way_to_read
 from agensh.launch.compose.stack import Stack, Stage
 from agensh.launch.lock import alone_in, hold_command_lock
 from agensh.rundir import RunDir, find_run
@@ -40,6 +41,8 @@ def bring_up(spec_file: Path, overrides: Mapping[str, object], env_file: Path, r
                 images = _images(environment)
                 made = create_project_run(spec, root, SystemClock(), images=images, environment=environment)
                 typer.echo(f"run: {made.path}")
+                if spec.task.reference is not None and (way := way_to_read(spec.task.reference)):
+                    typer.echo(f"note: task.reference: {way}")
     if run is not None:
         made = run
         typer.echo(f"run: {run.path} (going on; a changed spec counts for the next run)")

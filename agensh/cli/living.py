@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import os
 import shutil
 import sys
@@ -61,8 +62,7 @@ def show_log(run: RunDir, name: str, *, lines: int, follow: bool) -> None:
     if name in processes and info.containers is not None:
         live = LiveRun(run)
         if live.service(name) is not None:
-            for piece in live.service_log(name, lines=lines, follow=follow):
-                _write(piece)
+            _write(live.service_log(name, lines=lines, follow=follow))
             return
     if name in processes:
         file = run.logs / f"{name}.jsonl"
@@ -76,8 +76,7 @@ def show_log(run: RunDir, name: str, *, lines: int, follow: bool) -> None:
         raise AgenshError(f"there is no log of {name} in {run.run_id}: {why}.")
     if not follow and not file.stat().st_size:
         typer.echo(f"{name} has logged nothing", err=True)
-    for piece in _read(file, lines, _goes_on(run, info) if follow else None):
-        _write(piece)
+    _write(_read(file, lines, _goes_on(run, info) if follow else None))
 
 
 def attach_to(run: RunDir, worker: str) -> None:
@@ -177,7 +176,10 @@ def _start_of_last(file: Path, lines: int) -> int:
     return 0
 
 
-def _write(piece: bytes) -> None:
-    # What a worker logs must not steer the reader's terminal.
-    sys.stdout.write(printable(piece.decode("utf-8", "replace")))
-    sys.stdout.flush()
+def _write(pieces: Iterator[bytes]) -> None:
+    # A piece may end in the middle of a character. What a worker logs must not steer the reader's terminal.
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    for piece in pieces:
+        sys.stdout.write(printable(decoder.decode(piece)))
+        sys.stdout.flush()
+    sys.stdout.write(printable(decoder.decode(b"", final=True)))

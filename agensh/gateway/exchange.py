@@ -125,11 +125,8 @@ class Exchange:
             ("effort", head.effort, section.efforts if head.effort else ()),
         ):
             if allowed and asked not in allowed:
-                raise Refusal(
-                    403,
-                    f"agensh_{what}_not_allowed",
-                    f"{what}: {asked[:MODEL_CAP]!r} is not allowed in this run; it is one of {', '.join(allowed)}.",
-                )
+                wrong = f"{asked[:MODEL_CAP]!r} is not allowed in this run" if asked else "missing"
+                raise Refusal(403, f"agensh_{what}_not_allowed", f"{what}: {wrong}; it is one of {', '.join(allowed)}.")
         if head.background:
             raise Refusal(400, "agensh_no_background", "background: true is not allowed: such an answer has no meter.")
         if self._ask.metered:
@@ -153,8 +150,11 @@ class Exchange:
                 await self._pass_on(answer)
         except TimeoutError as error:
             await self._broken(504, "agensh_provider_silent", "The provider sent nothing in time.", error)
-        except aiohttp.ClientError as error:
+        except aiohttp.ClientConnectorError as error:
             await self._broken(502, "agensh_provider_unreachable", "The provider cannot be reached.", error)
+        except aiohttp.ClientError as error:
+            message = "The provider closed the connection before its answer was whole."
+            await self._broken(502, "agensh_provider_unreachable", message, error)
 
     async def _broken(self, status: int, code: str, message: str, error: Exception) -> None:
         """The provider failed: before its answer that is an answer of ours, later the answer is cut."""

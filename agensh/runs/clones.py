@@ -59,7 +59,7 @@ def _read(git: Path) -> Clone:
 
 
 def _packed(file: Path) -> Iterator[tuple[str, str]]:
-    for line in _text(file, PACKED_BYTES).splitlines():
+    for line in _text(file, PACKED_BYTES).split("\n"):
         sha, _, name = line.partition(" ")
         if _SHA.fullmatch(sha):
             yield name, sha

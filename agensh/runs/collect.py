@@ -27,6 +27,7 @@ GIT_TIMEOUT = 120.0  # seconds
 HISTORY_TIMEOUT = 120.0  # seconds
 USAGE = "usage.jsonl"
 MOST_POSTS = 1_000_000  # of one channel
+LATEST = 253_402_300_799.0  # the end of the year 9999
 MOST_STRANDED = 10_000  # commits of one clone
 
 
@@ -125,12 +126,14 @@ class Collector:
     async def posts(self) -> int:
         """Copy the posts of the team's channel and of the workers' direct channels; return how many there are."""
         posts: dict[str, dict[str, Any]] = {}
+        read: set[str] = set()  # channels: each is one of several workers, the task channel of all
         names = {worker.chat_user_id: name for name, worker in self._secrets.workers.items()}
         for worker in self._secrets.workers.values():
             async with MattermostClient(self._info.urls.chat, token=worker.chat_token) as chat:
                 for channel in await chat.my_channels():
-                    if channel.type != "D" and channel.name != self._info.channel:
+                    if channel.id in read or (channel.type != "D" and channel.name != self._info.channel):
                         continue
+                    read.add(channel.id)
                     for post in await chat.posts(channel.id, limit=MOST_POSTS):
                         if post.id in posts or post.type:
                             continue
@@ -244,7 +247,8 @@ async def main_history(repository: Path) -> list[MainCommit]:
     except GitFailed:
         return []
     commits = []
-    for line in log.splitlines():
+    # A subject may hold what else ends a line for Python, and a commit may have no time, or one far out of bounds.
+    for line in log.rstrip("\n").split("\n"):
         sha, at, author, subject = line.split("\0", 3)
-        commits.append(MainCommit(sha, float(at), author, subject))
+        commits.append(MainCommit(sha, min(float(at or 0), LATEST), author, subject))
     return commits

@@ -57,8 +57,8 @@ POOL_OF_TESTS = "198.18.0.0/15"  # for benchmarks of devices (RFC 2544): no rout
 
 def test_a_second_project_gets_networks_of_its_own() -> None:
     first = choose_subnets(client(), "one", POOL_OF_TESTS)
-    assert (first.backend, first.egress, first.team) == ("198.18.0.0/26", "198.18.0.64/26", "198.18.1.0/24")
-    taken = {f"one_{part}": getattr(first, part) for part in ("backend", "egress", "team")}
+    assert (first.services, first.egress, first.team) == ("198.18.0.0/26", "198.18.0.64/26", "198.18.1.0/24")
+    taken = {f"one_{part}": getattr(first, part) for part in ("services", "egress", "team")}
     assert choose_subnets(client(taken), "one", POOL_OF_TESTS) == first
     second = choose_subnets(client(taken), "two", POOL_OF_TESTS)
     assert second.team == "198.18.3.0/24"

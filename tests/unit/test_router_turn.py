@@ -10,6 +10,7 @@ import pytest
 
 from adapters.base import Adapter, HarnessUnavailable, Outcome, SessionLost, Text, TurnEnd, TurnItem, WorkerLaunch
 from agensh.clock import SystemClock
+from router.queue import RetryPolicy
 from router.record import Recorder
 from router.turn import drive, start
 
@@ -68,3 +69,8 @@ async def test_what_the_machine_refuses_is_tried_again_as_a_cli_that_cannot_run(
         await start(Told(full, full), None, 1, rest)
     with pytest.raises(SessionLost):
         await start(Told(SessionLost()), "known", 3, rest)
+
+
+@pytest.mark.parametrize(("failures", "seconds"), [(1, 5), (2, 10), (7, 300), (5000, 300)])
+def test_waits_grow_up_to_a_bound_however_long_a_provider_is_away(failures: int, seconds: float) -> None:
+    assert RetryPolicy(jitter=0.0).wait(failures) == seconds

@@ -85,6 +85,14 @@ def test_a_log_is_shown_from_its_last_lines_and_cannot_steer_the_terminal(local,
         show_log(local, "gateway", lines=0, follow=False)
 
 
+def test_a_log_of_any_length_keeps_its_characters(local, capsys):
+    local.logs.mkdir(exist_ok=True)
+    text = "x" + "ä€😀" * 30_000 + "\n"  # longer than what is read at once, and no character begins at a round place
+    (local.logs / "demo-worker1.log").write_bytes(text.encode() + b"cut \xe2\x82")
+    show_log(local, "worker1", lines=0, follow=False)
+    assert capsys.readouterr().out == text + "cut \ufffd"
+
+
 def test_a_local_run_cannot_be_frozen_or_attached_to(local):
     with pytest.raises(UsageError, match=r"pause: .* runs without containers"):
         pause_run(local)

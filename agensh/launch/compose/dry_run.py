@@ -33,7 +33,7 @@ def plan_lines(spec: TeamSpec, root: Path, run: RunDir | None, environment: Mapp
     ports = loopback_ports(environment)
     subnets = choose_subnets(client, project, environment.get("AGENSH_NETWORKS", ""))
     yield f"project {project}: " + (f"goes on with {run.path}" if run else f"a new run below {root.absolute()}")
-    for name in ("backend", "team", "egress"):
+    for name in ("services", "team", "egress"):
         yield f"network {project}_{name}: {getattr(subnets, name)}"
     for name in VOLUMES:
         yield f"volume {project}_{name}"

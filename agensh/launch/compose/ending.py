@@ -128,6 +128,17 @@ async def live_status(run: RunDir, info: RunInfo) -> list[dict[str, Any]]:
         raise AgenshError("the node host does not answer") from error
 
 
+async def unpark(run: RunDir, info: RunInfo) -> list[str]:
+    """Let the parked workers of the run's node hosts go on, and return who was parked."""
+    headers = {"Authorization": f"Bearer {run.secrets().node_admin}"}
+    try:
+        async with httpx.AsyncClient(headers=headers, timeout=5.0, trust_env=False) as http:
+            answers = [await http.post(f"{place.url}/unpark") for place in info.places]
+            return [worker for answer in answers for worker in answer.raise_for_status().json()["workers"]]
+    except httpx.HTTPError as error:
+        raise AgenshError(f"the node host does not answer: {error!r}") from error
+
+
 async def _collect(run: RunDir, info: RunInfo) -> None:
     # The node host makes the tables at its start, and may have got no further than that.
     await asyncio.to_thread(migrate, run.runtime_url, MIGRATIONS, version_table=VERSION_TABLE)

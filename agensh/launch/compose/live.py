@@ -129,12 +129,22 @@ class LiveRun:
 
     def ask(self) -> list[dict[str, Any]]:
         """Return what the node host says of itself; AgenshError when it does not answer."""
-        answers: list[dict[str, Any]] = json.loads(self._in_node("status"))
+        answers: list[dict[str, Any]] = json.loads(self._in("node", "status"))
         return answers
+
+    def ask_provider(self) -> dict[str, Any]:
+        """Return what the provider says to the gateway; AgenshError when the gateway does not answer."""
+        answer: dict[str, Any] = json.loads(self._in("gateway", "provider"))
+        return answer
+
+    def unpark(self) -> list[str]:
+        """Let parked workers go on and return who was parked; AgenshError when the node host does not answer."""
+        workers: list[str] = json.loads(self._in("node", "unpark"))
+        return workers
 
     def collect(self) -> None:
         """Copy the record of the running services into the run folder."""
-        self._in_node("collect")
+        self._in("node", "collect")
 
     def ports(self, defaults: dict[str, int]) -> dict[str, int]:
         """Return the loopback ports of the project: those of its last start over `defaults`."""
@@ -152,24 +162,25 @@ class LiveRun:
         else:
             yield container.logs(tail=tail)
 
-    def _in_node(self, name: str) -> str:
-        node = self.service("node")
-        if node is None or node.status != "running":
+    def _in(self, service: str, name: str) -> str:
+        """Run one of the short services in the container of a service and return what it says."""
+        container = self.service(service)
+        if container is None or container.status != "running":
             raise AgenshError(f"{self.run.run_id} is not running.")
         command = ["python", "-m", "agensh.launch.service", name, str(self.run.path), "0"]
         try:
-            done = node.exec_run(command, demux=True)
+            done = container.exec_run(command, demux=True)
         except APIError as error:
-            raise AgenshError(f"the node host cannot be asked: {error.explanation or error}") from error
+            raise AgenshError(f"{service} cannot be asked: {error.explanation or error}") from error
         out, err = (part.decode(errors="replace").strip() if part else "" for part in done.output)
         if done.exit_code:
-            said = (err.splitlines() or ["the node host does not answer"])[-1]
+            said = (err.splitlines() or [f"{service} does not answer"])[-1]
             raise AgenshError(said.removeprefix(f"agensh {name}: ")[:300])
         return str(out)
 
     def _workers(self, status: str) -> list[Any]:
         filters: dict[str, str | list[str] | bool] = {"label": f"{LABEL}={self.project}", "status": status}
-        found: list[Any] = self.client.containers.list(all=True, filters=filters)
+        found: list[Any] = self.client.containers.list(all=True, filters=filters, ignore_removed=True)
         return found
 
     def _is_mine(self, container: Any) -> bool:
@@ -203,7 +214,7 @@ def find_service(client: docker.DockerClient, project: str, service: str) -> Any
     """Return the container of a service of a Compose project, or None."""
     labels = [f"com.docker.compose.project={project}", f"com.docker.compose.service={service}"]
     labels.append("com.docker.compose.oneoff=False")
-    found = client.containers.list(all=True, filters={"label": labels})
+    found = client.containers.list(all=True, filters={"label": labels}, ignore_removed=True)
     return found[0] if found else None
 
 
@@ -211,8 +222,8 @@ def has_remains(client: docker.DockerClient, project: str) -> bool:
     """Say whether the engine has a container, a network or a volume of a project."""
     filters: dict[str, str | list[str] | bool] = {"label": f"com.docker.compose.project={project}"}
     return bool(
-        client.containers.list(all=True, filters=filters)
-        or client.containers.list(all=True, filters={"label": f"{LABEL}={project}"})
+        client.containers.list(all=True, filters=filters, ignore_removed=True)
+        or client.containers.list(all=True, filters={"label": f"{LABEL}={project}"}, ignore_removed=True)
         or client.networks.list(filters=filters)
         or client.volumes.list(filters=filters)
     )

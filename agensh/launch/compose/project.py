@@ -6,6 +6,7 @@ engine that mounts workers' folders, and to a person. The task's files are copie
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import shutil
@@ -246,10 +247,12 @@ def _write_secret_files(run: RunDir, spec: TeamSpec, database: str, credential: 
 
 
 def worker_image(spec: TeamSpec) -> str:
-    """Return the name of the image that `agensh up` builds for this spec's workers."""
-    if spec.worker.harness == "scripted":
+    """Return the name of the image that `agensh up` builds for this spec's workers, after what it is made of."""
+    worker = spec.worker
+    if worker.harness == "scripted":
         return SCRIPTED_IMAGE
-    return f"agensh/worker-{spec.worker.harness}:local"
+    made_of = f"{worker.options.get('version', '')} {spec.container.task_image}"
+    return f"agensh/worker-{worker.harness}:local-{hashlib.sha256(made_of.encode()).hexdigest()[:8]}"
 
 
 def write_compose_env(run: RunDir, variables: Mapping[str, str]) -> Path:

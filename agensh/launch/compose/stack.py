@@ -19,6 +19,7 @@ from agensh.launch.compose.images import ensure_images
 from agensh.launch.compose.live import KEPT_LOGS, LiveRun, ProjectState, containers_of, find_service, read_compose_env
 from agensh.launch.compose.preflight import check_disk, loopback_ports
 from agensh.launch.compose.project import ENDED, ENDING, write_compose_env
+from agensh.launch.compose.provider import judge
 from agensh.launch.compose.reboot import BOOT_FILE
 from agensh.rundir import RunDir
 
@@ -66,7 +67,7 @@ class Stack:
             **passed,
             "AGENSH_RUN": str(self.run.path),
             "AGENSH_IMAGE_SERVICE": self.containers.grader_image,
-            "AGENSH_SUBNET_BACKEND": subnets.backend,
+            "AGENSH_SUBNET_SERVICES": subnets.services,
             "AGENSH_SUBNET_TEAM": subnets.team,
             "AGENSH_SUBNET_EGRESS": subnets.egress,
         }
@@ -98,6 +99,7 @@ class Stack:
         if stage is Stage.ENDED or (stage is Stage.ENDING and self._live().state() is ProjectState.RUNNING):
             return stage
         self._check()
+        was_running = self._running("node") is not None
         ensure_images(self.client, self.containers, self.info.spec, self.environment, self.say)
         compose = self.compose()
         services = [*SERVICES, *(["gateway"] if self.gateway else [])]
@@ -105,11 +107,21 @@ class Stack:
         compose.call("up", "-d", *services, profiles=["gateway"])
         self.wait_healthy(services)
         if self.stage is Stage.RUNNING:
+            self._ask_provider()
             self.provision(compose)
         self.say("starting the node host")
         compose.call("up", "-d", "--no-deps", "node", profiles=["node"])
         self.wait_healthy(["node"])
-        return self.stage
+        stage = self.stage
+        if stage is Stage.RUNNING and was_running and (parked := self._live().unpark()):
+            self.say(f"{', '.join(parked)}: parked until now, goes on")
+        return stage
+
+    def _ask_provider(self) -> None:
+        """Say when the provider cannot be reached; AgenshError when it refuses the credential."""
+        section = self.info.spec.gateway
+        if section is not None and (known := judge(section, self._live().ask_provider(), "agensh up")):
+            self.say(known)
 
     def provision(self, compose: Compose | None = None) -> None:
         """Make what the run needs on its services; nothing that is there is made twice."""
@@ -185,6 +197,9 @@ class Stack:
             node.remove(force=True)  # before its workers, which it would start again
         remove_containers(self.client, self.project)
         compose.call("down", "-v", "--remove-orphans", "-t", "10", profiles=["gateway", "provision", "node"])
+        # Compose takes a network whose last container is still leaving it for one in use, and leaves it.
+        for network in self.client.networks.list(filters={"label": f"com.docker.compose.project={self.project}"}):
+            network.remove()
         # Its data is gone: the next `up` starts a run of its own.
         (self.run.path / ENDED).touch()
         (self.run.path / ENDING).unlink(missing_ok=True)

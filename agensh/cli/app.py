@@ -16,6 +16,8 @@ from agensh.cli.rehearse import rehearse
 from agensh.errors import AgenshError
 from agensh.text import printable
 
+_INTERRUPTED = 130  # what typer makes of Ctrl-C
+
 app = typer.Typer(
     name="agensh",
     help="1 to 1,024 coding agents on one goal, with no orchestrator.",
@@ -76,6 +78,9 @@ def run() -> int:
     try:
         app(standalone_mode=True)
     except SystemExit as end:
+        if end.code == _INTERRUPTED:
+            sys.stderr.write("agensh: interrupted\n")
+            return 1
         return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     except KeyboardInterrupt:
         sys.stderr.write("agensh: interrupted\n")

@@ -94,7 +94,7 @@ def show_status(run: RunDir, *, as_json: bool) -> None:
 
 def is_over(run: RunDir, record: Record) -> bool:
     """Say whether a run has ended for good."""
-    return record.state in {"finished", "aborted"} or (run.path / ENDED).exists()
+    return not (run.path / ENDING).exists() and (record.state in {"finished", "aborted"} or (run.path / ENDED).exists())
 
 
 def _last_state(state: str, why: str) -> str:

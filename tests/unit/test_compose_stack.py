@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agensh.cli import composing
+from agensh.cli import app, composing
 from agensh.cli.composing import bring_up, clean_up, go_on, provision_again, take_down
 from agensh.clock import SystemClock
 from agensh.errors import AgenshError, UsageError
@@ -177,6 +177,16 @@ def test_a_run_that_is_graded_is_left_alone_by_report_and_resume_all_does_not_wa
     assert "its node host collects and grades it" in capsys.readouterr().out
 
 
+def test_a_run_that_was_stopped_while_it_was_graded_can_go_on(run, root, engine, calls, monkeypatch, capsys):
+    record(run, "finished")
+    monkeypatch.setattr(sys, "argv", ["agensh", "status", "--runs", str(root)])
+    assert app.run() == 0
+    assert "Go on with" not in capsys.readouterr().out
+    (run.path / ENDING).touch()
+    assert app.run() == 0
+    assert f"Go on with: agensh resume {run.path}" in capsys.readouterr().out
+
+
 def test_a_node_host_that_fails_again_and_again_in_the_end_is_told_of(run, root, engine, calls):
     engine.add("node", folder=run.path)
     (run.path / ENDING).touch()
@@ -211,6 +221,16 @@ def test_sigterm_interrupts_as_ctrl_c_does_and_leaves_no_lock(run, engine, calls
     assert signal.getsignal(signal.SIGTERM) == before
     with hold_command_lock(run):
         pass
+
+
+def test_an_interrupted_command_says_so_and_has_failed(run, root, engine, calls, monkeypatch, capsys):
+    engine.looked = lambda: os.kill(os.getpid(), signal.SIGTERM)
+    engine.add("node", folder=run.path)
+    (run.path / ENDING).touch()
+    monkeypatch.setattr(composing, "_own_stack", lambda run: stack.Stack(run, lambda _text: None, {}))
+    monkeypatch.setattr(sys, "argv", ["agensh", "down", "--runs", str(root)])
+    assert app.run() == 1
+    assert capsys.readouterr().err == "agensh: interrupted\n"
 
 
 def test_two_that_make_a_run_at_once_make_one(tmp_path):

@@ -9,9 +9,12 @@ from threading import Thread
 
 import docker
 import pytest
+import requests
+from docker.errors import APIError
 
 from adapters.container_runtime import remove_containers
-from agensh.launch.compose.live import find_service, has_remains
+from agensh.errors import AgenshError
+from agensh.launch.compose.live import _each, find_service, has_remains
 
 
 class Forgetful(BaseHTTPRequestHandler):
@@ -35,6 +38,33 @@ class Forgetful(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:
         pass
+
+
+class Busy:
+    """A container that cannot be frozen at the first tries."""
+
+    name = "busy"
+
+    def __init__(self, tries: int, reason: str = "OCI runtime pause failed: unable to freeze: unknown") -> None:
+        self.tries = tries
+        self.reason = reason
+
+    def pause(self) -> None:
+        self.tries -= 1
+        if self.tries >= 0:
+            response = requests.Response()
+            response.status_code = 500
+            raise APIError("500 Server Error", response, self.reason)
+
+
+def test_a_container_that_does_not_stand_still_is_frozen_at_a_later_try() -> None:
+    assert _each("pause", [Busy(3), Busy(0)]) == [1, 1]
+    with pytest.raises(AgenshError, match="busy: pause failed: OCI runtime pause failed: unable to freeze"):
+        _each("pause", [Busy(1000)])
+    other = Busy(1, "no such thing")
+    with pytest.raises(AgenshError, match="busy: pause failed: no such thing"):
+        _each("pause", [other])
+    assert other.tries == 0
 
 
 @pytest.fixture

@@ -25,6 +25,9 @@ KEPT_LOGS = ("node", "board", "gateway")
 _LOOK = 1.0  # seconds between two looks whether a run has ended
 _GONE = 5  # looks in a row that find no node host: between its death and its next start it is gone for a moment
 _FAILED = 3  # times that the node host may fail in the end of a run, which are no accident
+_NOT_FROZEN = "unable to freeze"
+"""What the engine says of a container whose processes do not stand still (runc, on cgroups v1)."""
+_TRIES = 20
 
 
 class ProjectState(StrEnum):
@@ -118,7 +121,7 @@ class LiveRun:
             word = "paused already" if state is ProjectState.PAUSED else "not running"
             raise AgenshError(f"{self.run.run_id} is {word}; `agensh resume {self.run.run_id}` goes on with it.")
         # The node host first: it must not take a worker that does not move for one that has failed.
-        self.service("node").pause()
+        _each("pause", [self.service("node")])
         return sum(_each("pause", self._workers("running")))
 
     def unpause(self) -> int:
@@ -199,7 +202,7 @@ def _each(call: str, containers: Sequence[Any]) -> list[int]:
     done = []
     for container in containers:
         try:
-            getattr(container, call)()
+            _call(container, call)
         except NotFound:
             continue
         except APIError as error:
@@ -208,6 +211,17 @@ def _each(call: str, containers: Sequence[Any]) -> list[int]:
             continue
         done.append(1)
     return done
+
+
+def _call(container: Any, call: str) -> None:
+    for left in reversed(range(_TRIES)):
+        try:
+            getattr(container, call)()
+            return
+        except APIError as error:
+            # A process that forks while it is frozen gets away, on a busy box again and again; the next try may do.
+            if not left or _NOT_FROZEN not in str(error.explanation):
+                raise
 
 
 def find_service(client: docker.DockerClient, project: str, service: str) -> Any:

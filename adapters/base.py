@@ -8,7 +8,7 @@ exit code instead of an error becomes a typed `Outcome` here, so that the router
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -253,7 +253,7 @@ class Adapter(ABC):
         """
 
     @abstractmethod
-    def turn(self, prompt: str) -> AsyncIterator[TurnItem]:
+    def turn(self, prompt: str) -> AsyncGenerator[TurnItem]:
         """Send one prompt; yield what happens, at last one `TurnEnd`. A dead CLI ends the turn as CRASHED."""
 
     @abstractmethod

@@ -8,14 +8,15 @@ container's process namespace, so that ending a CLI ends all of the worker's pro
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import struct
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import docker
 from docker.errors import APIError, DockerException, ImageNotFound, NotFound
@@ -37,9 +38,14 @@ WORKER_USER = f"{UID}:{UID}"
 # The container's own process waits as somebody else: a signal to all of the worker's processes does not reach it.
 _KEEPER = f"{UID + 1}:{UID + 1}"
 _IDLE = ["sleep", "infinity"]
+_DNS = ["timeout:2", "attempts:2"]
+"""No name outside resolves here, and older engines do not say so: without this each look-up takes 20 s."""
 _POLL = 0.1  # seconds between two looks whether the worker's processes are gone
 _CHUNK, _CHUNKS = 1 << 16, 64  # bytes of a part of the output, and parts that may wait to be read
 _API_TIMEOUT = 60  # seconds for one answer of the engine
+_ENGINE_FAILURES = (DockerException, OSError)
+"""What a call of the engine may fail with: its refusal, or no answer, which comes as an OSError of requests."""
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +88,7 @@ class ContainerRuntime:
                 container = await asyncio.to_thread(self._ready, worker, cwd.parent)
                 process = ContainerProcess(self._client, container, log)
                 await process.start(command, env, cwd)
-            except (APIError, DockerException) as error:
+            except _ENGINE_FAILURES as error:
                 raise HarnessUnavailable(f"The container of {worker} cannot be used: {_reason(error)}") from error
         return process
 
@@ -98,7 +104,8 @@ class ContainerRuntime:
             container.remove(force=True)
             container = self._create(name, worker, folder)
         if container.status == "running":
-            container.exec_run(["sh", "-c", "kill -KILL -1"], user=WORKER_USER)
+            _signal_all(container, "KILL")
+            container.reload()
         # Now no process of the worker runs that could move a link into the way.
         _give_to_worker(folder)
         if container.status != "running":
@@ -120,6 +127,7 @@ class ContainerRuntime:
                 init=True,
                 user=_KEEPER,
                 network=plan.network,
+                dns_opt=_DNS,
                 mounts=mounts,
                 tmpfs={"/tmp": "rw,nosuid,nodev,size=2g", "/run": "rw,nosuid,nodev,size=16m"},
                 read_only=True,
@@ -161,10 +169,16 @@ class ContainerProcess:
 
     async def start(self, command: Sequence[str], env: Mapping[str, str], cwd: Path) -> None:
         """Start the exec and attach to it."""
-        stream = await asyncio.to_thread(self._attach, command, env, cwd)
-        stream.setblocking(False)
-        source, self._writer = await asyncio.open_connection(sock=stream)
-        self._pump = asyncio.create_task(self._read_frames(source))
+        self._log.parent.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:
+            # Unbuffered: a line of a CLI that has just crashed is in the file.
+            file = stack.enter_context(self._log.open("ab", buffering=0))
+            stream = await asyncio.to_thread(self._attach, command, env, cwd)
+            stream.setblocking(False)
+            source, self._writer = await asyncio.open_connection(sock=stream)
+            self._pump = asyncio.create_task(self._read_all(source, file))
+            kept = stack.pop_all()
+            self._pump.add_done_callback(lambda _done: kept.close())
 
     def _attach(self, command: Sequence[str], env: Mapping[str, str], cwd: Path) -> socket.socket:
         api = self._client.api
@@ -184,24 +198,32 @@ class ContainerProcess:
         raw: socket.socket = answer._sock.dup()
         return raw
 
-    async def _read_frames(self, source: asyncio.StreamReader) -> None:
-        """Take the exec's stream apart: standard output for `read_line`, standard error to the log."""
-        self._log.parent.mkdir(parents=True, exist_ok=True)
+    async def _read_all(self, source: asyncio.StreamReader, file: BinaryIO) -> None:
         try:
-            with self._log.open("ab", buffering=0) as log:
-                while True:
-                    kind, size = _HEADER.unpack(await source.readexactly(_HEADER.size))
-                    while size:
-                        part = await source.readexactly(min(size, _CHUNK))
-                        size -= len(part)
-                        if kind == _STDOUT:
-                            await self._chunks.put(part)
-                        else:
-                            log.write(part)
+            await self._read_frames(source, file)
+            await self._chunks.put(b"")
+        except asyncio.CancelledError:
+            # Nobody may be reading any more: what was not read gives way to the end.
+            while self._chunks.full():
+                self._chunks.get_nowait()
+            self._chunks.put_nowait(b"")
+            raise
+
+    async def _read_frames(self, source: asyncio.StreamReader, file: BinaryIO) -> None:
+        """Take the exec's stream apart: standard output for `read_line`, standard error to the log."""
+        try:
+            while True:
+                kind, size = _HEADER.unpack(await source.readexactly(_HEADER.size))
+                while size:
+                    part = await source.readexactly(min(size, _CHUNK))
+                    size -= len(part)
+                    if kind == _STDOUT:
+                        await self._chunks.put(part)
+                    else:
+                        with suppress(OSError):  # a full disk costs the log, not the CLI
+                            file.write(part)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass  # the exec has ended, or its container
-        finally:
-            await self._chunks.put(b"")
 
     async def write_line(self, line: str) -> None:
         """See Process.write_line."""
@@ -232,13 +254,13 @@ class ContainerProcess:
         return line.decode("utf-8", "replace").rstrip("\r\n")
 
     async def wait(self) -> int:
-        """See Process.wait; -9 when the whole container is gone."""
+        """See Process.wait; -9 when the whole container is gone, or the engine."""
         assert self._pump is not None
         await asyncio.wait({self._pump})
         while True:
             try:
                 found = await asyncio.to_thread(self._client.api.exec_inspect, self._exec)
-            except APIError:
+            except _ENGINE_FAILURES:
                 return -9
             if not found["Running"]:
                 code = found["ExitCode"]
@@ -274,13 +296,16 @@ class ContainerProcess:
         """Send a signal to all of the worker's processes; say whether there was any."""
 
         def send() -> bool:
-            container = self._client.containers.get(self._container)
-            return bool(container.exec_run(["sh", "-c", f"kill -{name} -1"], user=WORKER_USER).exit_code == 0)
+            return _signal_all(self._client.containers.get(self._container), name)
 
         try:
             return await asyncio.to_thread(send)
-        except (APIError, DockerException):
+        except NotFound:
             return False  # no container, no process
+        except _ENGINE_FAILURES as error:
+            # The next CLI of the worker ends what is left of this one before it starts.
+            log.warning("worker's processes cannot be told to end", extra={"error": _reason(error)})
+            return False
 
 
 def connect() -> docker.DockerClient:
@@ -298,11 +323,26 @@ def connect() -> docker.DockerClient:
 
 def remove_containers(client: docker.DockerClient, project: str) -> int:
     """Remove every worker container of a project; return how many there were."""
-    found = client.containers.list(all=True, filters={"label": f"{LABEL}={project}"})
+    found = client.containers.list(all=True, filters={"label": f"{LABEL}={project}"}, ignore_removed=True)
     for container in found:
         with suppress(NotFound):
             container.remove(force=True, v=True)
     return len(found)
+
+
+def _signal_all(container: Any, name: str) -> bool:
+    """Send a signal to all of the worker's processes in a running container (blocking); say whether there was any.
+
+    Who has as many processes as it may have leaves no room for the one that sends the signal: then the container ends.
+    """
+    code = container.exec_run(["sh", "-c", f"kill -{name} -1"], user=WORKER_USER).exit_code
+    if code in (0, 1):
+        return bool(code == 0)
+    log.warning("worker takes no signal, its container is ended", extra={"container": container.name, "code": code})
+    with suppress(APIError):  # it has ended by itself
+        container.kill()
+    container.wait(timeout=_API_TIMEOUT)
+    return False
 
 
 def _give_to_worker(folder: Path) -> None:

@@ -11,7 +11,7 @@ import shlex
 from typing import Literal
 
 from adapters.base import WorkerLaunch
-from agensh.identity import write_private
+from agensh.inside import write_private_inside
 
 CONFIG = ".config/agensh/hook-{style}.curl"
 HOOK_SECONDS = 5  # the host answers from memory; more means that it is gone
@@ -32,11 +32,10 @@ def hook_command(launch: WorkerLaunch, style: Literal["claude", "copilot"]) -> s
     """Write the worker's curl configuration and return the shell command of its hook; empty where it has no hooks."""
     if not launch.hooks_url:
         return ""
-    path = launch.home / CONFIG.format(style=style)
     text = _TEMPLATE.format(
         url=_quoted(launch.hooks_url), style=style, token=_quoted(launch.mcp_token), seconds=HOOK_SECONDS
     )
-    write_private(path, text)
+    path = write_private_inside(launch.home, CONFIG.format(style=style), text)
     # -q: a .curlrc of the worker's changes nothing.
     return f"curl -q -K {shlex.quote(str(path))} 2>/dev/null || echo '{{}}'"
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import ClassVar
 
 from adapters.base import Adapter, Outcome, Runtime, Text, TurnEnd, TurnItem, WorkerLaunch
@@ -38,7 +38,7 @@ class RehearsalAdapter(Adapter):
         self._interrupted.clear()
         return session or f"rehearsal-{self.launch.worker}"
 
-    async def turn(self, prompt: str) -> AsyncIterator[TurnItem]:
+    async def turn(self, prompt: str) -> AsyncGenerator[TurnItem]:
         """See `Adapter.turn`."""
         line = json.dumps({"at": self.clock.time(), "prompt": prompt}) + "\n"
         await asyncio.to_thread(self._keep, line)

@@ -10,6 +10,7 @@ call `spawn` from a thread that lives as long as the CLI should, such as the one
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import shutil
 import signal
@@ -24,6 +25,7 @@ from adapters.base import HarnessUnavailable
 MARKS = ("AGENSH_RUN", "AGENSH_WORKER")
 """Variables that name a worker of a run; a process that has both belongs to it."""
 LINE_LIMIT = 64 * 1024 * 1024  # bytes; a tool result of a CLI can carry whole files
+log = logging.getLogger(__name__)
 _REAP = 5.0  # seconds the kernel may take to hand over a process that got SIGKILL
 
 
@@ -102,24 +104,37 @@ class LocalProcess:
             except TimeoutError:
                 family.update(self._family())
                 self._signal(signal.SIGKILL, family)
-                await asyncio.wait_for(self._all_gone(family), _REAP)
-            self._transport.close()
+                await self._reap(family)
+            finally:
+                self._transport.close()
+
+    async def _reap(self, family: dict[int, int]) -> None:
+        try:
+            await asyncio.wait_for(self._all_gone(family), _REAP)
+        except TimeoutError:
+            # In the kernel's hands, or another user's by its own doing. The worker goes on without knowing them gone.
+            left = sorted(self._alive(family))
+            log.error("processes of a CLI do not end", extra={"pid": self.pid, "left": left})
 
     def _family(self) -> dict[int, int]:
         return {**dict(descendants(self.pid)), **dict(marked(self._marks))}
 
     def _signal(self, number: signal.Signals, family: dict[int, int]) -> None:
-        with suppress(ProcessLookupError):
+        # A program that runs as another user (setuid) is not ours to end, and must not keep us from ending the rest.
+        with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
         for pid, started in family.items():
             if _start_time(pid) == started:
-                with suppress(ProcessLookupError):
+                with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, number)
 
     async def _all_gone(self, family: dict[int, int]) -> None:
         await self._ended.wait()
-        while alive := _group(self.pid) | {pid for pid, started in family.items() if _start_time(pid) == started}:
+        while alive := self._alive(family):
             await asyncio.gather(*map(_ended, alive))
+
+    def _alive(self, family: dict[int, int]) -> set[int]:
+        return _group(self.pid) | {pid for pid, started in family.items() if _start_time(pid) == started}
 
 
 class LocalRuntime:

@@ -29,7 +29,7 @@ from router.prompt import duration
 from router.queue import RetryPolicy, new_turn
 from router.record import Recorder, Session
 from router.tables import turns
-from router.turn import drive
+from router.turn import drive, start
 from router.waiting import sleep_or_event, surely
 from router.writer import Writer
 
@@ -323,14 +323,10 @@ class LoneWorker:
 
     async def _start(self, session_id: str | None) -> str:
         """Start the CLI; one that cannot run gets as many tries as a worker has fresh sessions."""
-        for attempt in range(1, self._limits.restarts + 1):
-            try:
-                return await self._adapter.start(session_id)
-            except HarnessUnavailable as error:
-                log.warning("CLI does not start", extra={"worker": self._task.worker, "error": str(error)})
-                await self._adapter.stop()
-            await self._pause(self._policy.wait(attempt))
-        return await self._adapter.start(session_id)
+        rest = self._policy.wait
+        return await start(
+            self._adapter, session_id, self._limits.restarts, lambda failures: self._pause(rest(failures))
+        )
 
     async def _save(self, session: Session) -> None:
         self.session = session

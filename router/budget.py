@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from agensh.clock import Clock
-from agensh.errors import ServiceError
+from agensh.errors import AgenshError
 from prompts import render
 from router.events import Kind, NewEvent
 from router.idle import control_event
@@ -69,8 +69,10 @@ class BudgetWatch:
         while True:
             try:
                 await self.look()
-            except ServiceError as error:
-                log.warning("the gateway does not tell what is spent", extra={"error": str(error)})
+            except (AgenshError, LookupError, TypeError, ValueError) as error:
+                # No answer, or none of a gateway's: a warning is not worth the host and its workers.
+                reason = f"{type(error).__name__}: {error}"
+                log.warning("the gateway does not tell what is spent", extra={"error": reason})
             await self._clock.sleep(LOOK_EVERY)
 
     async def look(self) -> None:

@@ -2,7 +2,7 @@
 
 How a turn ends decides about its events and the session: `adapters.base.Outcome` lists the outcomes and the rule of
 each, `_settle` carries the rules out. After `Limits.failures` failed turns in a row a fresh session replaces this one,
-after `Limits.restarts` of those the worker is parked with the reason; the team goes on.
+after `Limits.restarts` of those the worker is parked with the reason; the team goes on. `unpark` lets it try again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from router.idle import Timers, control_event
 from router.prompt import Briefing, entry_line, turn_prompt
 from router.queue import Claim, EventQueue
 from router.record import Recorder, Session
-from router.turn import drive
+from router.turn import drive, start
 from router.waiting import DATABASE_WAIT, sleep_or_event, surely
 
 T = TypeVar("T")
@@ -115,26 +115,36 @@ class Dispatcher:
         self._limits = limits
         self._cooldown = cooldown
         self._stopping = asyncio.Event()
+        self._leave_park = asyncio.Event()
         self._resting = asyncio.Event()  # no turn runs
         self._resting.set()
         self._limited = 0
 
     async def run(self) -> None:
         """Start or resume the CLI and deliver events until `stop`."""
-        try:
-            former = await self._surely(self._recorder.load_session)
-            self.turn_id = await self._surely(self._recorder.last_turn)
-            # A person who starts the host again has seen to what parked the worker.
-            self.session = replace(former, failures=0, restarts=0, parked_reason="", parked_at=None)
-            await self._open(resume=True)
-            while not self._stopping.is_set():
-                await self._next_turn()
-        except (_Parked, HarnessUnavailable) as error:
-            await self._park(str(error))
+        self.session = await self._surely(self._recorder.load_session)
+        self.turn_id = await self._surely(self._recorder.last_turn)
+        while not self._stopping.is_set():
+            # A person who starts the host again, or calls `unpark`, has seen to what parked the worker.
+            self.session = replace(self.session, failures=0, restarts=0, parked_reason="", parked_at=None)
+            try:
+                await self._open(resume=True)
+                while not self._stopping.is_set():
+                    await self._next_turn()
+            except (_Parked, HarnessUnavailable) as error:
+                await self._park(str(error))
+
+    def unpark(self) -> bool:
+        """Let a parked worker go on in its session; say whether it was parked."""
+        if self.state is not State.PARKED:
+            return False
+        self._leave_park.set()
+        return True
 
     async def stop(self, grace: float) -> None:
         """End the running turn within `grace` seconds and then the CLI; take no further events."""
         self._stopping.set()
+        self._leave_park.set()
         if not self._resting.is_set():
             try:
                 async with asyncio.timeout(grace):
@@ -236,7 +246,7 @@ class Dispatcher:
                 await self._wait_for_provider(ids, end, reason)
             case Rule.PARK:
                 await self._surely(lambda: self._queue.put_back(ids, reason=reason))
-                raise _Parked(reason)
+                raise _Parked(f"{end.outcome}: {reason}")
             case Rule.FRESH:
                 await self._surely(lambda: self._queue.put_back(ids, reason=reason))
                 await self._start_anew(reason)
@@ -302,15 +312,12 @@ class Dispatcher:
 
     async def _start(self, session_id: str | None) -> str:
         """Start the CLI; one that cannot run gets as many tries as a worker has fresh sessions."""
-        for attempt in range(1, self._limits.restarts + 1):
-            try:
-                return await self._adapter.start(session_id)
-            except HarnessUnavailable as error:
-                log.warning("CLI does not start", extra={"worker": self.worker, "error": str(error)})
-                await self._adapter.stop()
-            await self._pause(self._queue.policy.wait(attempt))
+
+        async def rest(failures: int) -> None:
+            await self._pause(self._queue.policy.wait(failures))
             self.state = State.STARTING
-        return await self._adapter.start(session_id)
+
+        return await start(self._adapter, session_id, self._limits.restarts, rest)
 
     async def _tell_resumed(self, *, fresh: bool) -> None:
         # One event for one interruption: a host that is killed again before the next turn repeats none.
@@ -324,7 +331,9 @@ class Dispatcher:
         log.error("worker is parked", extra={"worker": self.worker, "reason": reason})
         await self._save(replace(self.session, parked_reason=reason, parked_at=self._clock.time()))
         await self._adapter.stop()
-        await self._stopping.wait()
+        await self._leave_park.wait()
+        if not self._stopping.is_set():
+            self._leave_park.clear()
 
     async def _save(self, session: Session) -> None:
         self.session = session

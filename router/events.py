@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Any, Protocol
 
+MESSAGE_CAP = 4000  # characters of a direct message: it is meant for one worker and shown whole where that is sane
+
 
 class Source(StrEnum):
     """Where an event comes from."""
@@ -95,6 +97,11 @@ class QueuedEvent:
     def ref(self) -> str:
         """How notices and prompts name it."""
         return f"e{self.id}" if self.id > 0 else f"p{-self.id}"
+
+    @property
+    def length(self) -> int:
+        """About how many characters a prompt has of it at the most."""
+        return max(len(self.summary), min(len(str(self.body.get("text", ""))), MESSAGE_CAP))
 
 
 class EventSink(Protocol):

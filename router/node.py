@@ -136,7 +136,7 @@ class NodeHost:
             app = create_mcp_app(self.routers, clock=self._clock, notice_chars=delivery.notice_chars, rate=rate)
             status = NodeStatus(self._info.run_id, run_clock, self.routers, feed, posts, self._lanes)
             app.router.routes.extend(
-                status_routes(self.routers, self._secrets.node_admin, self._info.run_id, status.read)
+                status_routes(self.routers, self._secrets.node_admin, self._info.run_id, status.read, status.unpark)
             )
             async with _listening(app, self._place.url, self._bind):
                 await self._work(shared)

@@ -20,11 +20,10 @@ from agensh.spec import TeamSpec
 from agensh.text import handle, one_line
 from prompts import render
 from router.desk import SharedContext
-from router.events import Kind, Priority, QueuedEvent
+from router.events import MESSAGE_CAP, Kind, Priority, QueuedEvent
 
 CONTEXT_HEADER = "==== SHARED CONTEXT ===="
 SUMMARY_CAP = 400  # characters of one event
-MESSAGE_CAP = 4000  # characters of a direct message: it is meant for this worker and shown whole where that is sane
 NAMED = 20  # events of a combined line that are named one by one
 COMBINED = 3  # summaries a combined line shows; the newest
 _BAR = re.compile(r"(?<!\S)\|(?!\S)")

@@ -24,6 +24,7 @@ import json
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, and_, case, func, insert, select, update
@@ -39,6 +40,7 @@ from router.writer import Writer
 
 _DESK_SOURCES = (Source.MATTERMOST, Source.CONTROL)
 CLAIM_LIMIT = 200  # events a turn takes at most; the rest waits for the next one
+CLAIM_CHARS = 60_000  # characters of the texts that a turn takes: more than one event only within them
 _CHUNK = 500  # rows a statement, below every database's limit of parameters
 
 
@@ -59,7 +61,7 @@ class RetryPolicy:
 
     def wait(self, failures: int, uniform: Callable[[float, float], float] = random.uniform) -> float:
         """Return the seconds to wait after that many failures (1 first)."""
-        base = min(self.ceiling, self.first * self.factor ** (failures - 1))
+        base = min(self.ceiling, self.first * self.factor ** min(failures - 1, 32))
         return base * uniform(1 - self.jitter, 1 + self.jitter)
 
 
@@ -152,8 +154,9 @@ class EventQueue:
         )
 
         async def operation(connection: AsyncConnection) -> Claim | None:
-            found = [_event(row) for row in await connection.execute(due)]
-            told = posts if len(found) < CLAIM_LIMIT else []
+            waiting = [_event(row) for row in await connection.execute(due)]
+            found = _fitting(waiting)
+            told = posts if len(found) == len(waiting) < CLAIM_LIMIT else []
             if not found and not told:
                 return None
             turn = await connection.execute(
@@ -350,6 +353,13 @@ async def _update(
     for start in range(0, len(ids), _CHUNK):
         chosen = events.c.id.in_(ids[start : start + _CHUNK])
         await connection.execute(update(events).where(chosen, where).values(**values))
+
+
+def _fitting(waiting: Sequence[QueuedEvent]) -> list[QueuedEvent]:
+    """Return the first of the events, as many as a CLI's context can hold beside everything else."""
+    sums = accumulate(event.length for event in waiting)
+    count = sum(chars <= CLAIM_CHARS for chars in sums)
+    return list(waiting[: max(1, count)])
 
 
 def _queued(event_id: int, event: NewEvent) -> QueuedEvent:

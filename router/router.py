@@ -216,6 +216,10 @@ class Router:
         """The worker's tasks broke; it is shown as parked with the reason."""
         self._failure = reason
 
+    def unpark(self) -> bool:
+        """Let the worker go on when it is parked; say whether it was. One whose tasks broke needs a new host."""
+        return not self._failure and self.dispatcher.unpark()
+
     def told(self) -> WorkerState:
         """Return what the board is told of the worker."""
         return WorkerState(self._name, str(self.state), self.reason)
@@ -249,7 +253,7 @@ class Router:
             except Exception as error:
                 log.error("listener failed", extra={"worker": self._name, "listener": repr(listener)}, exc_info=error)
             failures = 0 if self._shared.clock.monotonic() - began > LISTENER_CEILING else failures + 1
-            await self._shared.clock.sleep(random.uniform(0.1, min(LISTENER_CEILING, 0.5 * 2**failures)))
+            await self._shared.clock.sleep(random.uniform(0.1, min(LISTENER_CEILING, 0.5 * 2 ** min(failures, 10))))
 
 
 def _arguments(call: ToolCall) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from agensh.clock import RunClock
+from agensh.db import DatabaseUnavailable
 from router.feed import BoardFeed
 from router.posts import PostFeed
 from router.queue import Depth, depths
@@ -52,26 +53,52 @@ class NodeStatus:
             "workers": [router.status(waiting.get(name, empty)) for name, router in self.routers.items()],
         }
 
+    def unpark(self) -> list[str]:
+        """Let parked workers go on; return who was parked."""
+        return [name for name, router in self.routers.items() if router.unpark()]
+
 
 def status_routes(
-    workers: Mapping[str, TokenHolder], token: str, run_id: str, read: Callable[[], Awaitable[dict[str, Any]]]
+    workers: Mapping[str, TokenHolder],
+    token: str,
+    run_id: str,
+    read: Callable[[], Awaitable[dict[str, Any]]],
+    unpark: Callable[[], list[str]],
 ) -> list[Route]:
-    """Return `GET /healthz` (open) and `GET /status`, which answers what `read` returns (bearer `token`, or closed)."""
+    """Return `GET /healthz` (open) and, for the bearer of `token` (empty: closed), `GET /status` and `POST /unpark`.
+
+    They answer what `read` returns, and the workers that `unpark` lets go on.
+    """
 
     async def healthz(_request: Request) -> Response:
         return JSONResponse({"status": "ok", "run": run_id})
 
-    async def status(request: Request) -> Response:
+    def refused(request: Request) -> Response | None:
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
         given = given.strip() if scheme.lower() == "bearer" else ""
-        if not token or not hmac.compare_digest(given.encode(), token.encode()):
-            if given and any(worker.authorises(given) for worker in workers.values()):
-                return JSONResponse({"error": "This needs the run's node admin token; yours is a worker's."}, 403)
-            return JSONResponse(
-                {"error": "Send `Authorization: Bearer <node admin token of the run>`."},
-                status_code=401,
-                headers={"www-authenticate": 'Bearer realm="agensh"'},
-            )
-        return JSONResponse(await read())
+        if token and hmac.compare_digest(given.encode(), token.encode()):
+            return None
+        if given and any(worker.authorises(given) for worker in workers.values()):
+            return JSONResponse({"error": "This needs the run's node admin token; yours is a worker's."}, 403)
+        return JSONResponse(
+            {"error": "Send `Authorization: Bearer <node admin token of the run>`."},
+            status_code=401,
+            headers={"www-authenticate": 'Bearer realm="agensh"'},
+        )
 
-    return [Route("/healthz", healthz, methods=["GET"]), Route("/status", status, methods=["GET"])]
+    async def status(request: Request) -> Response:
+        if (refusal := refused(request)) is not None:
+            return refusal
+        try:
+            return JSONResponse(await read())
+        except DatabaseUnavailable as error:
+            return JSONResponse({"error": str(error)}, 503)
+
+    async def go_on(request: Request) -> Response:
+        return refused(request) or JSONResponse({"workers": unpark()})
+
+    return [
+        Route("/healthz", healthz, methods=["GET"]),
+        Route("/status", status, methods=["GET"]),
+        Route("/unpark", go_on, methods=["POST"]),
+    ]

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from adapters.base import WorkerLaunch
-from agensh.identity import write_private
+from agensh.inside import make_folder_inside, write_private_inside
 from agensh.rundir import RunDir, RunInfo, WorkerSecrets
 
 TOKEN_FILE = ".config/agensh/forge-token"
@@ -53,22 +53,27 @@ def prepare(run: RunDir, info: RunInfo, worker: str, secrets: WorkerSecrets) -> 
     """Create the worker's folders and its Git configuration; what is in them already stays."""
     folder = run.worker(worker)
     space = Workspace(worker, folder / "home", folder / "work", folder / "tmp", run.logs / f"{worker}.log")
+    folder.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     for path in (space.home, space.work, space.tmp):
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder_inside(folder, path.name)
     space.log.parent.mkdir(parents=True, exist_ok=True)
     domain = urlsplit(info.urls.forge).hostname or "localhost"
     config = _GITCONFIG.format(worker=worker, domain=domain)
     if info.urls.forge:
-        write_private(space.home / TOKEN_FILE, secrets.forge_token + "\n")
+        write_private_inside(space.home, TOKEN_FILE, secrets.forge_token + "\n")
         config += _CREDENTIALS.format(worker=worker, forge=info.urls.forge, token=TOKEN_FILE)
-    write_private(space.home / ".gitconfig", config)
+    write_private_inside(space.home, ".gitconfig", config)
     return space
 
 
 def environment(info: RunInfo, space: Workspace, secrets: WorkerSecrets) -> dict[str, str]:
-    """Return the whole environment of the worker's CLI; of the host's own only PATH is taken over."""
+    """Return the whole environment of the worker's CLI; of the host's own only PATH is taken over.
+
+    In a container it comes on top of the image's, whose PATH leads to the tools of the task.
+    """
+    path = {} if info.containers is not None else {"PATH": os.environ.get("PATH", DEFAULT_PATH)}
     alone = {
-        "PATH": os.environ.get("PATH", DEFAULT_PATH),
+        **path,
         "HOME": str(space.home),
         "TMPDIR": str(space.tmp),
         "LANG": "C.UTF-8",

@@ -25,8 +25,11 @@ trap 'finish 130' INT
 # In the background and waited for: a shell handles a signal only between two commands in the foreground.
 "$agensh" up "$@" >"$out" &
 child=$!
-wait "$child" || { code=$?; cat "$out"; finish "$code"; }
-cat "$out"
+tail -n +1 -s 0.2 -f --pid="$child" "$out" &
+shown=$!
+wait "$child" || { code=$?; child=; wait "$shown"; finish "$code"; }
+child=
+wait "$shown"
 run=$(sed -n -e 's/ (going on;.*//' -e 's/^run: //p' "$out")
 "$agensh" wait "$run" &
 child=$!

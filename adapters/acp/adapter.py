@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from string import Template
 from typing import ClassVar
@@ -42,7 +42,7 @@ class AcpAdapter(Adapter):
     Options: `command` (the command line that starts it), `session_mode` (the mode its sessions are put into),
     `stall_seconds`, and `env.NAME`, variables of its environment in which `$model_url`, `$model_key`, `$model`,
     `$effort`, `$home`, `$work` and `$tmp` stand for what the spec and the run give. A subclass overrides `command`,
-    `environment`, `prepare`, `new_log` and `failure`.
+    `environment`, `prepare`, `new_log`, `failure` and `usage`.
     """
 
     name: ClassVar[str] = "acp"
@@ -116,6 +116,23 @@ class AcpAdapter(Adapter):
         """Return the provider's error that a prompt's result stands for, None when it is none."""
         remark = failures.of_remark(log.remark) if isinstance(log, MarkedLog) else None
         return remark or failures.of_result(result)
+
+    async def usage(self, result: Json) -> Usage:
+        """Return the tokens of the turn with this result of its prompt, an empty one where there was none."""
+        found = usage_of(result)
+        if found is None:
+            return Usage()
+        if not self.cumulative_usage:
+            return found
+        before, self._used = self._used, found
+        if found.input_tokens < before.input_tokens:
+            return found  # it has begun to count anew
+        return Usage(
+            found.input_tokens - before.input_tokens,
+            found.cached_tokens - before.cached_tokens,
+            found.output_tokens - before.output_tokens,
+            found.reasoning_tokens - before.reasoning_tokens,
+        )
 
     # The contract
 
@@ -192,7 +209,7 @@ class AcpAdapter(Adapter):
         headers = [{"name": "Authorization", "value": f"Bearer {self.launch.mcp_token}"}]
         return [{"type": "http", "name": SERVER, "url": self.launch.mcp_url, "headers": headers}]
 
-    async def turn(self, prompt: str) -> AsyncIterator[TurnItem]:
+    async def turn(self, prompt: str) -> AsyncGenerator[TurnItem]:
         """Send one prompt; see Adapter.turn."""
         client = await self._ready()
         if client is None:
@@ -264,7 +281,7 @@ class AcpAdapter(Adapter):
         return {}, ProviderError(Outcome.OVERLOADED, f"{self.agent} said nothing for {stall:g} s.")
 
     async def _end(self, client: AcpClient, log: Log, result: Json, failed: ProviderError | None) -> TurnEnd:
-        usage = self._usage(result)
+        usage = await self.usage(result)
         if client is not self._client and failed is None:
             # What the agent made of the end of its commands is no end of the turn.
             return TurnEnd(Outcome.INTERRUPTED, f"{self.agent} was stopped in the middle of the turn.", usage=usage)
@@ -281,22 +298,6 @@ class AcpAdapter(Adapter):
         if not log.worked:
             return TurnEnd(Outcome.NO_WORK, "The turn ended with neither a text nor a tool call.", usage=usage)
         return TurnEnd(Outcome.COMPLETED, usage=usage)
-
-    def _usage(self, result: Json) -> Usage:
-        found = usage_of(result)
-        if found is None:
-            return Usage()
-        if not self.cumulative_usage:
-            return found
-        before, self._used = self._used, found
-        if found.input_tokens < before.input_tokens:
-            return found  # it has begun to count anew
-        return Usage(
-            found.input_tokens - before.input_tokens,
-            found.cached_tokens - before.cached_tokens,
-            found.output_tokens - before.output_tokens,
-            found.reasoning_tokens - before.reasoning_tokens,
-        )
 
     async def _missing(self, log: Log) -> str:
         """Return why none of our tools is there, nothing when they are."""

@@ -140,7 +140,7 @@ class AcpClient:
                 raise AgentEnded
             try:
                 message = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue  # a warning of the runtime it is written in
             if isinstance(message, dict):
                 return message

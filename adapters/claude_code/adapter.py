@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -107,7 +107,7 @@ class ClaudeCodeAdapter(Adapter):
             raise
         return chosen
 
-    async def turn(self, prompt: str) -> AsyncIterator[TurnItem]:
+    async def turn(self, prompt: str) -> AsyncGenerator[TurnItem]:
         """Send one prompt; see Adapter.turn."""
         connection = self._connection
         if connection is None:

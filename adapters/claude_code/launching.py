@@ -14,7 +14,7 @@ from pathlib import Path
 from adapters.base import WorkerLaunch
 from adapters.binary import BINARY, PACKAGES
 from adapters.options import Rule, path
-from agensh.identity import write_private
+from agensh.inside import write_private_inside
 
 SERVER = "agensh"
 """Our MCP server's name: the tools are `mcp__agensh__…` to the model."""
@@ -38,10 +38,8 @@ OPTIONS: Mapping[str, Rule] = {BINARY: path, PACKAGES: path, "stall_seconds": st
 
 def write_config(launch: WorkerLaunch) -> Path:
     """Write the file that names our MCP endpoint, or none where the worker has none, and return its path."""
-    file = launch.home / CONFIG
     if not launch.mcp_url:
-        write_private(file, json.dumps({"mcpServers": {}}))
-        return file
+        return write_private_inside(launch.home, CONFIG, json.dumps({"mcpServers": {}}))
     server = {
         "type": "http",
         "url": launch.mcp_url,
@@ -49,8 +47,7 @@ def write_config(launch: WorkerLaunch) -> Path:
         # In the list of tools from the first request on, not behind a search.
         "alwaysLoad": True,
     }
-    write_private(file, json.dumps({"mcpServers": {SERVER: server}}))
-    return file
+    return write_private_inside(launch.home, CONFIG, json.dumps({"mcpServers": {SERVER: server}}))
 
 
 def command(launch: WorkerLaunch, program: str, config: Path, *, session: str, resume: bool) -> list[str]:

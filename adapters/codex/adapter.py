@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from typing import Any, ClassVar
 
 import agensh
@@ -123,7 +123,7 @@ class CodexAdapter(Adapter):
         edit = {"keyPath": "hooks.state", "value": trusted, "mergeStrategy": "upsert"}
         await self._ask(server, "config/batchWrite", {"edits": [edit], "reloadUserConfig": True})
 
-    async def turn(self, prompt: str) -> AsyncIterator[TurnItem]:
+    async def turn(self, prompt: str) -> AsyncGenerator[TurnItem]:
         """See Adapter.turn."""
         server = self._server
         if server is None:

@@ -95,7 +95,7 @@ class AppServer:
     async def _take(self, line: str) -> None:
         try:
             message = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             return  # a stray line of a library, such as a warning
         if not isinstance(message, dict):
             return
@@ -109,7 +109,8 @@ class AppServer:
             self._said.put_nowait(message)
 
     def _answered(self, message: Json) -> None:
-        answer = self._waiting.get(message.get("id", 0))
+        number = message.get("id")
+        answer = self._waiting.get(number) if isinstance(number, int) else None
         if answer is None or answer.done():
             return
         error = message.get("error")

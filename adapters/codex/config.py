@@ -9,12 +9,13 @@ from typing import Any
 
 from adapters.base import WorkerLaunch
 from adapters.hook_file import HOOK_SECONDS, hook_command
-from agensh.identity import write_private
+from agensh.inside import write_private_inside
 
 SERVER = "agensh"  # the name of our MCP endpoint, which its tools carry
 PROVIDER = "agensh"
 KEY_VARIABLE = "AGENSH_MODEL_KEY"
 TOKEN_VARIABLE = "AGENSH_MCP_TOKEN"
+_HOME = ".codex"
 START_SECONDS = 30  # for our endpoint to answer the CLI's handshake
 CALL_SECONDS = 300  # for one call; our endpoint bounds its own calls earlier
 
@@ -23,7 +24,7 @@ Table = Mapping[str, Any]
 
 def codex_home(launch: WorkerLaunch) -> Path:
     """Return the worker's CODEX_HOME: sessions, configuration, logs."""
-    return launch.home / ".codex"
+    return launch.home / _HOME
 
 
 def environment(launch: WorkerLaunch) -> dict[str, str]:
@@ -42,13 +43,11 @@ def environment(launch: WorkerLaunch) -> dict[str, str]:
 
 def write_configuration(launch: WorkerLaunch) -> None:
     """Write both files anew; what Codex added to its configuration since is dropped."""
-    home = codex_home(launch)
-    home.mkdir(parents=True, exist_ok=True, mode=0o700)
-    write_private(home / "config.toml", _toml(_settings(launch)))
+    write_private_inside(launch.home, f"{_HOME}/config.toml", _toml(_settings(launch)))
     command = hook_command(launch, "claude")
     entry = {"matcher": "*", "hooks": [{"type": "command", "command": command, "timeout": 2 * HOOK_SECONDS}]}
     hooks = {"PostToolUse": [entry]} if command else {}
-    write_private(home / "hooks.json", json.dumps({"hooks": hooks}, indent=2) + "\n")
+    write_private_inside(launch.home, f"{_HOME}/hooks.json", json.dumps({"hooks": hooks}, indent=2) + "\n")
 
 
 def _settings(launch: WorkerLaunch) -> Table:

@@ -16,17 +16,20 @@ from adapters.acp import failures
 from adapters.acp.adapter import LONGEST_STALL, AcpAdapter
 from adapters.acp.client import Json
 from adapters.acp.updates import Log
-from adapters.base import HarnessUnavailable, ToolActivity
+from adapters.base import HarnessUnavailable, ToolActivity, Usage
 from adapters.binary import BINARY, PACKAGES, program
 from adapters.copilot import installed, remarks
+from adapters.copilot.telemetry import VARIABLE, TokenFile
 from adapters.hook_file import HOOK_SECONDS, hook_command
 from adapters.options import check_options, number, one_of, path, text
 from adapters.provider_errors import ProviderError
 from agensh.harnesses import package
-from agensh.identity import write_private
+from agensh.inside import make_folder_inside, remove_inside, write_private_inside
 
 _PACKAGE = package("@github/copilot")
 _WIRES = ("responses", "completions", "anthropic")
+_HOOKS = ".copilot/hooks/agensh.json"
+_TOKENS = ".copilot/agensh-tokens.jsonl"
 _EVENTS = ("postToolUse", "postToolUseFailure")
 # Copilot blots out the value of every key in what the model sees, also inside words: it has to be unlike any word.
 _NO_KEY = "agensh-no-key-c27f60d1e94b48a5"
@@ -49,6 +52,7 @@ class CopilotAdapter(AcpAdapter):
     _binary = Path()
     _version = ""
     _cache = Path()
+    _tokens: TokenFile | None = None
 
     @classmethod
     def check(cls, kind: str, options: Mapping[str, str]) -> None:
@@ -70,10 +74,16 @@ class CopilotAdapter(AcpAdapter):
             raise HarnessUnavailable("worker.model: missing; Copilot wants a name for the model of a gateway.")
         self._binary = program(self.launch, _PACKAGE, "copilot")
         self._version = await asyncio.to_thread(installed.version_of, self._binary)
+        told = installed.tells_tokens(self._version)
+        self._tokens = None if told else TokenFile(self.launch.home, _TOKENS, self.clock)
         named = self.launch.options.get("cache", "")
-        home = self.launch.home if self.launch.contained else None
+        if self.launch.contained:
+            # The host's folders are not there, and the worker's own is shared with nobody.
+            own = make_folder_inside
+            self._cache = Path(named) if named else await asyncio.to_thread(own, self.launch.home, ".cache/copilot")
+            return await super().start(session)
         made = installed.cache_of
-        self._cache = Path(named) if named else await asyncio.to_thread(made, self._binary, self._version, home)
+        self._cache = Path(named) if named else await asyncio.to_thread(made, self._binary, self._version)
         async with installed.first_start(self._cache):
             opened = await super().start(session)
             await asyncio.to_thread(installed.mark_started, self._cache)
@@ -97,6 +107,8 @@ class CopilotAdapter(AcpAdapter):
             "COPILOT_CACHE_HOME": str(self._cache),
             "COPILOT_AUTO_UPDATE": "false",
         }
+        if self._tokens is not None:
+            given[VARIABLE] = str(self._tokens.path)
         if launch.model:
             given["COPILOT_MODEL"] = launch.model
         if launch.model_url:
@@ -128,15 +140,18 @@ class CopilotAdapter(AcpAdapter):
     async def prepare(self) -> None:
         """See AcpAdapter.prepare: the hooks, which bring notices after any tool."""
         await asyncio.to_thread(self._write_hooks)
+        if self._tokens is not None:
+            await asyncio.to_thread(self._tokens.begin)
 
     def _write_hooks(self) -> None:
-        file = self._home / "hooks" / "agensh.json"
         command = hook_command(self.launch, "copilot")
         if not command:
-            file.unlink(missing_ok=True)
+            remove_inside(self.launch.home, _HOOKS)
             return
         hook = {"type": "command", "bash": command, "timeoutSec": 2 * HOOK_SECONDS}
-        write_private(file, json.dumps({"version": 1, "hooks": {event: [hook] for event in _EVENTS}}))
+        write_private_inside(
+            self.launch.home, _HOOKS, json.dumps({"version": 1, "hooks": {event: [hook] for event in _EVENTS}})
+        )
 
     def new_log(self) -> Log:
         """See AcpAdapter.new_log."""
@@ -147,6 +162,14 @@ class CopilotAdapter(AcpAdapter):
         if log.chunks and remarks.is_error(log.chunks[-1]):
             return remarks.read(log.chunks.pop())
         return failures.of_result(result)
+
+    async def usage(self, result: Json) -> Usage:
+        """See AcpAdapter.usage."""
+        told = await super().usage(result)
+        if self._tokens is None:
+            return told
+        written = await self._tokens.take(answered=bool(result))
+        return written if told == Usage() else told
 
 
 class CopilotLog(Log):

@@ -21,6 +21,8 @@ from adapters.base import HarnessUnavailable
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 # ACP with a provider of one's own wants a login in these: "Authentication required" (1.0.77 was not to be had).
 _LOGIN = range(69, 78)
+_TOLD = (1, 0, 102)
+"""The first version known to tell its client of tokens; 1.0.70 does not, and those between were not looked at."""
 _LOOK = 0.2  # seconds between two looks at a lock that another worker has
 
 
@@ -45,15 +47,14 @@ def wants_login(version: str) -> bool:
     return (major, minor) == (1, 0) and patch in _LOGIN
 
 
-def cache_of(binary: Path, version: str, contained_home: Path | None = None) -> Path:
-    """Return the folder that a binary unpacks itself into, made where it is missing (blocking).
+def tells_tokens(version: str) -> bool:
+    """Say whether a version reports the tokens of a prompt over ACP; False if unknown."""
+    found = _VERSION.match(version)
+    return found is not None and tuple(map(int, found.groups())) >= _TOLD
 
-    In a container it is below the worker's own home: the host's folders are not there.
-    """
-    if contained_home is not None:
-        folder = contained_home / ".cache" / "copilot"
-        folder.mkdir(parents=True, exist_ok=True)
-        return folder
+
+def cache_of(binary: Path, version: str) -> Path:
+    """Return the folder of this machine that a binary unpacks itself into, made where it is missing (blocking)."""
     name = version
     if not name:
         facts = binary.resolve().stat()

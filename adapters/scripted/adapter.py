@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 import uuid
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import ClassVar
 
 from adapters.base import Adapter, HarnessUnavailable, Outcome, Process, SessionLost, TurnEnd, TurnItem
@@ -80,7 +80,7 @@ class ScriptedAdapter(Adapter):
         code = await process.wait()
         raise HarnessUnavailable(f"The scripted CLI ended with {code} at its start; see {self.launch.log}.")
 
-    async def turn(self, prompt: str) -> AsyncIterator[TurnItem]:
+    async def turn(self, prompt: str) -> AsyncGenerator[TurnItem]:
         """Send one prompt; see Adapter.turn."""
         process = self._process
         if process is None:

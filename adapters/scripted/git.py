@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -186,11 +185,3 @@ def _only_added(base: Sequence[str], changed: Sequence[str]) -> bool:
 
 def _last_index(lines: Sequence[str], wanted: str) -> int:
     return max(index for index, line in enumerate(lines) if line == wanted)
-
-
-def _remove_locks(folder: Path) -> None:
-    """Remove what a killed Git left; `os.walk`, unlike `Path.rglob`, bears with folders that vanish meanwhile."""
-    for inside, _, files in os.walk(folder):
-        for name in files:
-            if name.endswith(".lock"):
-                Path(inside, name).unlink(missing_ok=True)

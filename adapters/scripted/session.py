@@ -70,21 +70,12 @@ class State:
     """Tools I cannot bring further, and why."""
     answered: list[str] = field(default_factory=list)
     """Direct messages and overlaps I have reacted to; the newest 200."""
-    heard: list[int] = field(default_factory=list)
-    """Entries I have reacted to; the newest 500."""
 
     def answer_once(self, key: str) -> bool:
         """Say whether this is the first time, and remember it."""
         if key in self.answered:
             return False
         self.answered = [*self.answered[-199:], key]
-        return True
-
-    def hear_once(self, seq: int) -> bool:
-        """Say whether an entry is new to me, and remember it."""
-        if seq in self.heard:
-            return False
-        self.heard = [*self.heard[-499:], seq]
         return True
 
     @classmethod

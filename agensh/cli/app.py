@@ -11,6 +11,7 @@ from agensh import __version__
 from agensh.cli import board, compose, gateway, inspect, life, mcp
 from agensh.cli import run as run_commands
 from agensh.cli.doctor import doctor
+from agensh.cli.model import model
 from agensh.cli.rehearse import rehearse
 from agensh.errors import AgenshError
 from agensh.text import printable
@@ -42,6 +43,7 @@ app.command()(inspect.report)
 app.command()(inspect.cost)
 app.command()(doctor)
 app.command()(rehearse)
+app.command()(model)
 app.add_typer(board.app, name="board", help="The board: serve it, read it, write to it.")
 app.add_typer(gateway.app, name="gateway", help="The gateway to the model provider, on its own.")
 app.add_typer(mcp.app, name="mcp", help="Tools over MCP for any CLI.")
@@ -81,4 +83,9 @@ def run() -> int:
     except AgenshError as error:
         sys.stderr.write(f"agensh: {printable(str(error))}\n")
         return error.exit_code
+    except OSError as error:
+        # A file of another user, a full disk, an engine that goes away: the machine's affair, and no mistake in here.
+        what = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+        sys.stderr.write(f"agensh: {printable(' '.join(what.split()))}\n")
+        return 1
     return 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 
 import typer
 
@@ -16,8 +18,10 @@ from agensh.clock import SystemClock
 from agensh.errors import AgenshError, UsageError
 from agensh.launch.compose.live import LiveRun, ProjectState, containers_of, has_remains
 from agensh.launch.compose.preflight import check_box, check_size
-from agensh.launch.compose.project import ENDED, create_project_run, project_runs, renew_credential
-from agensh.launch.compose.stack import Stack
+from agensh.launch.compose.project import ADMIN, ENDED, create_project_run, project_runs, renew_credential
+from agensh.launch.compose.reference import way_to_read
+from agensh.launch.compose.stack import Stack, Stage
+from agensh.launch.lock import alone_in, hold_command_lock
 from agensh.rundir import RunDir, find_run
 from agensh.runs.record import load_record
 from agensh.spec import TeamSpec, load_spec
@@ -31,12 +35,36 @@ def bring_up(spec_file: Path, overrides: Mapping[str, object], env_file: Path, r
     if run is None:
         _check_name_is_free(spec.team.name, root)
         check_box(root, environment)
-        run = create_project_run(spec, root, SystemClock(), images=_images(environment), environment=environment)
-        typer.echo(f"run: {run.path}")
-    else:
-        renew_credential(run, spec, environment)
+        with alone_in(root):  # two calls at once make one run
+            run = open_run(root, spec.team.name)
+            if run is None:
+                images = _images(environment)
+                made = create_project_run(spec, root, SystemClock(), images=images, environment=environment)
+                typer.echo(f"run: {made.path}")
+                if spec.task.reference is not None and (way := way_to_read(spec.task.reference)):
+                    typer.echo(f"note: task.reference: {way}")
+    if run is not None:
+        made = run
         typer.echo(f"run: {run.path} (going on; a changed spec counts for the next run)")
-    start_stack(Stack(run, typer.echo, environment))
+    with _at_work(made):
+        if run is not None:
+            renew_credential(run, spec, environment)
+        start_stack(Stack(made, typer.echo, environment))
+
+
+@contextmanager
+def _at_work(run: RunDir) -> Iterator[None]:
+    """Be the one command that changes the containers of a run; SIGTERM interrupts it as Ctrl-C does."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    with hold_command_lock(run):
+        before = signal.signal(signal.SIGTERM, interrupt)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
 
 def _check_name_is_free(project: str, root: Path) -> None:
@@ -47,7 +75,8 @@ def _check_name_is_free(project: str, root: Path) -> None:
     if not over:
         raise UsageError(
             f"team.name: {project!r} is taken: the engine has containers or volumes of a project of that name that "
-            f"no run below {root} has made; choose another name, or name the other team's folder with --runs."
+            f"no run below {root} has made; choose another name, or name the other team's folder with --runs (was it "
+            "deleted, docs/operations.md says how to remove the rest)."
         )
     raise UsageError(
         f"team.name: {project!r} still has the containers or volumes of {over[-1].run_id}, which is over; "
@@ -55,24 +84,40 @@ def _check_name_is_free(project: str, root: Path) -> None:
     )
 
 
-def start_stack(stack: Stack) -> None:
-    """Bring a project up and say where it answers; AgenshError when its run is over, with what ended it."""
+def start_stack(stack: Stack, *, wait: bool = True) -> None:
+    """Bring a project up and say where it answers; for a run whose time is over, say that.
+
+    `wait` waits for the grades and the report of such a run. AgenshError when it has ended in another way.
+    """
     run = stack.run
-    if not stack.up():
+    stage = stack.up()
+    if stage is Stage.RUNNING:
+        ports = stack.ports()
+        typer.echo(f"{stack.info.spec.team.workers} workers, {stack.info.spec.worker.harness}")
+        typer.echo(f"  Gitea       http://127.0.0.1:{ports['AGENSH_PORT_GITEA']}")
+        typer.echo(f"  Mattermost  http://127.0.0.1:{ports['AGENSH_PORT_MATTERMOST']}")
+        typer.echo(f"  board       http://127.0.0.1:{ports['AGENSH_PORT_BOARD']}")
+        typer.echo(f"  log in as   {ADMIN}, with the passwords of forge_admin and chat_admin in {run.secrets_file}")
+        typer.echo(f"  look at it  agensh status {run.run_id}")
+        typer.echo(f"  stop it     agensh down {run.run_id}")
+        return
+    if stage is Stage.ENDING:
+        if not wait:
+            typer.echo(f"{run.run_id} is over; its node host collects and grades it")
+            return
+        typer.echo(f"{run.run_id} is over; waiting for its grades and its report (`agensh logs node -f` shows them)")
+        LiveRun(run, stack.client).wait_for_end()
+    state = asyncio.run(load_record(run)).state
+    if state == "finished":
+        typer.echo(f"{run.run_id} is over; `agensh report {run.run_id}` shows what it did")
+        return
+    if state == "aborted":
         stack.down()
-        state = asyncio.run(load_record(run)).state
-        if state == "aborted":
-            raise AgenshError(
-                f'{run.run_id} is aborted: the box was rebooted and container.on_reboot is "abort". Its record is in '
-                f"{run.path}; `agensh clean {run.run_id}` removes its data."
-            )
-        raise AgenshError(f"{run.run_id} is over ({state}); `agensh report {run.run_id}` shows what it did.")
-    ports = stack.ports()
-    typer.echo(f"{stack.info.spec.team.workers} workers start, {stack.info.spec.worker.harness}")
-    typer.echo(f"  Gitea       http://127.0.0.1:{ports['AGENSH_PORT_GITEA']}")
-    typer.echo(f"  Mattermost  http://127.0.0.1:{ports['AGENSH_PORT_MATTERMOST']}")
-    typer.echo(f"  board       http://127.0.0.1:{ports['AGENSH_PORT_BOARD']}")
-    typer.echo(f"  stop it     agensh down {run.run_id}")
+        raise AgenshError(
+            f'{run.run_id} is aborted: the box was rebooted and container.on_reboot is "abort". Its record is in '
+            f"{run.path}; `agensh clean {run.run_id}` removes its data."
+        )
+    raise AgenshError(f"{run.run_id} is over ({state}): its data was removed meanwhile.")
 
 
 def show_plan(spec_file: Path, overrides: Mapping[str, object], env_file: Path, root: Path) -> None:
@@ -86,20 +131,21 @@ def show_plan(spec_file: Path, overrides: Mapping[str, object], env_file: Path, 
         typer.echo(line)
 
 
-def go_on(run: RunDir) -> None:
-    """Go on with a run in containers: let it go on when it is paused, else bring it up. AgenshError when it is over."""
+def go_on(run: RunDir, *, wait: bool = True) -> None:
+    """Go on with a run in containers: let it go on when it is paused, else bring it up. AgenshError when it is over.
+
+    `wait` is that of `start_stack`.
+    """
     if (run.path / ENDED).exists():
         raise AgenshError(f"{run.run_id} is over; `agensh report {run.run_id}` shows what it did.")
-    stack = Stack(run, typer.echo, read_environment(Path(".env")))
-    newest = project_runs(run.path.parent, stack.project)[-1]
-    if newest.run_id != run.run_id:
-        raise UsageError(f"run: {run.run_id!r} cannot go on: {newest.run_id} has taken project {stack.project} since.")
+    stack = _own_stack(run)
     live = LiveRun(run, stack.client)
-    if live.state() is ProjectState.PAUSED:
-        live.unpause()
-        typer.echo(f"{run.run_id} goes on; its clock went on meanwhile, `agensh status {run.run_id}` shows it")
-        return
-    start_stack(stack)
+    with _at_work(run):
+        if live.state() is ProjectState.PAUSED:
+            live.unpause()
+            typer.echo(f"{run.run_id} goes on; its clock went on meanwhile, `agensh status {run.run_id}` shows it")
+            return
+        start_stack(stack, wait=wait)
 
 
 def go_on_all(root: Path) -> None:
@@ -112,7 +158,7 @@ def go_on_all(root: Path) -> None:
         try:
             if not (run.path / ENDED).exists() and LiveRun(run).exists():
                 typer.echo(f"run: {run.path}")
-                go_on(run)
+                go_on(run, wait=False)
         except AgenshError as error:
             failed.append(str(error))
     if failed:
@@ -135,7 +181,8 @@ def clean_all(root: Path) -> None:
         if not has_remains(client, project):
             continue
         try:
-            Stack(run, typer.echo, read_environment(Path(".env"))).clean()
+            with _at_work(run):
+                _own_stack(run).clean()
             typer.echo(f"removed the containers, networks and volumes of {project}; {run.path} stays")
         except AgenshError as error:
             typer.echo(f"{project}: {error}", err=True)
@@ -143,21 +190,25 @@ def clean_all(root: Path) -> None:
 
 def take_down(root: Path, name: str | None) -> None:
     """Stop a project."""
-    stack = _stack(root, name)
-    stack.down()
+    stack = _own_stack(find_container_run(root, name))
+    with _at_work(stack.run):
+        stack.down()
     typer.echo(f"stopped; the record is in {stack.run.path}")
 
 
 def clean_up(root: Path, name: str | None) -> None:
     """Remove a project."""
-    stack = _stack(root, name)
-    stack.clean()
+    stack = _own_stack(find_container_run(root, name))
+    with _at_work(stack.run):
+        stack.clean()
     typer.echo(f"removed the containers, networks and volumes of {stack.project}; {stack.run.path} stays")
 
 
 def provision_again(root: Path, name: str | None) -> None:
     """Provision a running project once more."""
-    _stack(root, name).provision()
+    stack = _own_stack(find_container_run(root, name))
+    with _at_work(stack.run):
+        stack.provision()
 
 
 def open_run(root: Path, project: str) -> RunDir | None:
@@ -202,8 +253,16 @@ def _spec(spec_file: Path, overrides: Mapping[str, object]) -> TeamSpec:
     return spec
 
 
-def _stack(root: Path, name: str | None) -> Stack:
-    return Stack(find_container_run(root, name), typer.echo, read_environment(Path(".env")))
+def _own_stack(run: RunDir) -> Stack:
+    """Return the project of a run; UsageError when the project's name belongs to another run by now."""
+    stack = Stack(run, typer.echo, read_environment(Path(".env")))
+    newest = project_runs(run.path.parent, stack.project)[-1].path
+    owner = LiveRun(run, stack.client).owner() or newest
+    if owner != run.path:
+        raise UsageError(
+            f"run: {run.run_id!r} has nothing in project {stack.project} any more: {owner} has taken it since."
+        )
+    return stack
 
 
 def find_container_run(root: Path, name: str | None) -> RunDir:

@@ -19,6 +19,8 @@ from agensh.runs.html import clock_label, money
 from agensh.runs.record import load_record
 from agensh.text import printable_line
 
+_WIDEST = 1_000  # columns
+
 
 def show_cost(run: RunDir, *, as_json: bool) -> None:
     """Print a run's tokens and money; AgenshError when it has no gateway."""
@@ -32,14 +34,22 @@ def show_cost(run: RunDir, *, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(cost.to_json()))
         return
-    console = Console(highlight=False)
-    summary = Table(title=run.run_id, show_header=False, title_justify="left")
+    print_cost(Console(highlight=False), run.run_id, cost)
+
+
+def print_cost(console: Console, title: str, cost: Cost) -> None:
+    """Print the tables of a cost."""
+    summary = Table(title=title, show_header=False, title_justify="left")
     summary.add_row("cost", dollars(cost.total.cost_usd))
     for label, value in money(cost):
         summary.add_row(label, Text(printable_line(value)))
     console.print(summary)
-    for what, rows in rows_of(cost):
-        console.print(_table(what, [*rows, ("in all", cost.total)]))
+    tables = [_table(what, [*rows, ("in all", cost.total)]) for what, rows in rows_of(cost)]
+    # A name or a number that is cut short tells nothing: on a narrow terminal the lines break instead.
+    needed = [console.measure(table, options=console.options.update_width(_WIDEST)).maximum for table in tables]
+    console.width = max(console.width, *needed)
+    for table in tables:
+        console.print(table)
     _print_stops(console, cost)
 
 

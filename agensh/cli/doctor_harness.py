@@ -93,9 +93,14 @@ def _program(subject: Subject) -> Iterable[Finding]:
     command = subject.options.get("command", "")
     if not rows[0].command:
         name = (shlex.split(command) or [""])[0]
-        found = shutil.which(name, path=subject.path) if name else None
-        said = f"{name or 'worker.options.command'}: {found or 'not found'}"
-        yield Finding.of("program", found is not None, said, f"Install it, or name it: {_install(rows)}.")
+        if not name:
+            remedy = f"Give it with --spec, or --run; tested agents: {_install(rows)}."
+            yield Finding("program", Verdict.NO, "worker.options.command, which starts the agent, is not known", remedy)
+            return
+        found = shutil.which(name, path=subject.path)
+        said = f"{name}: {found or 'not found'}"
+        remedy = f"Install it, or set worker.options.command; tested agents: {_install(rows)}."
+        yield Finding.of("program", found is not None, said, remedy)
         return
     try:
         program = find_program(subject.options, subject.path, rows[0], rows[0].command)
@@ -155,14 +160,13 @@ def _gateway(http: httpx.Client, subject: Subject) -> Iterable[Finding]:
         yield Finding("gateway", Verdict.SKIPPED, "not looked at (name a run with --run, or set AGENSH_GATEWAY_URL)")
         return
     answer = _ask(http, "GET", f"{url}/healthz", "")
-    if isinstance(answer, str) or answer.status_code != 200:
-        said = answer if isinstance(answer, str) else f"{url} answered {answer.status_code}"
-        yield Finding(
-            "gateway",
-            Verdict.NO,
-            said,
-            "Start it with the run, `agensh resume RUN`, or set AGENSH_GATEWAY_URL to where it is.",
-        )
+    if isinstance(answer, str):
+        remedy = "Start it with the run, `agensh resume RUN`, or set AGENSH_GATEWAY_URL to where it is."
+        yield Finding("gateway", Verdict.NO, answer, remedy)
+        return
+    if answer.status_code != 200:
+        remedy = "Set AGENSH_GATEWAY_URL to the gateway's root, such as http://127.0.0.1:9000, without /v1."
+        yield Finding("gateway", Verdict.NO, f"{url} answered {answer.status_code}", remedy)
         return
     yield Finding("gateway", Verdict.OK, url)
     answer = _ask(http, "GET", f"{url}/key", subject.gateway_key)
@@ -174,6 +178,25 @@ def _gateway(http: httpx.Client, subject: Subject) -> Iterable[Finding]:
         said,
         "Give the worker a key that the gateway knows: `agensh resume RUN` hands them out anew.",
     )
+    if ok:
+        yield _provider(http, url, subject.gateway_key)
+
+
+def _provider(http: httpx.Client, url: str, key: str) -> Finding:
+    """Ask for the provider's list of models: it costs nothing, and a wrong credential is refused."""
+    answer = _ask(http, "GET", f"{url}/v1/models", key)
+    if isinstance(answer, str):
+        return Finding("provider", Verdict.NO, answer, "Look at the gateway's log.")
+    if answer.status_code == 401:
+        remedy = "Put the provider's key right (gateway.api_key_env or api_key_file), and start the gateway again."
+        return Finding("provider", Verdict.NO, f"the gateway's credential is {_refusal(answer)}", remedy)
+    if answer.status_code in (502, 504):
+        remedy = "Look at gateway.base_url, and whether the gateway's machine reaches it."
+        return Finding("provider", Verdict.NO, _refusal(answer), remedy)
+    if answer.status_code == 200:
+        return Finding("provider", Verdict.OK, "takes the gateway's credential")
+    # Some have no such list, or keep it from keys that may do the work.
+    return Finding("provider", Verdict.SKIPPED, f"its list of models answers {answer.status_code}, which says nothing")
 
 
 def _tools(http: httpx.Client, subject: Subject) -> Iterable[Finding]:
@@ -200,9 +223,17 @@ def _ask(
     headers = {"Authorization": f"Bearer {token}", "Accept": "application/json, text/event-stream"}
     try:
         return http.request(method, url, headers=headers if token else {"Accept": headers["Accept"]}, json=body)
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol, ValueError):
+        return f"{url} is no address; expected http(s)://HOST:PORT"
+    except httpx.HTTPError as error:
         return f"{url} cannot be reached ({type(error).__name__})"
 
 
 def _refusal(answer: httpx.Response) -> str:
-    return f"refused with {answer.status_code}: {' '.join(answer.text.split())[:_SAID]}"
+    """Return what an answer says: the message of a JSON error, the text of anything else."""
+    try:
+        said = answer.json()["error"]
+        said = said["message"] if isinstance(said, dict) else said
+    except (ValueError, KeyError, TypeError):
+        said = answer.text
+    return f"refused with {answer.status_code}: {' '.join(str(said).split())[:_SAID]}"

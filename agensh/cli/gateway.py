@@ -30,7 +30,7 @@ DATA = Path("gateway-data")
 
 @app.command()
 def serve(
-    spec: Annotated[Path, typer.Argument(help="A team.toml with a [gateway] section.")],
+    spec: Annotated[Path, typer.Argument(help="A team.toml with a gateway section.")],
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port; 0 takes a free one.")] = 9000,
     host: Annotated[str, typer.Option("--host", help="Address.")] = "127.0.0.1",
     data: Data = DATA,
@@ -81,9 +81,10 @@ def revoke(worker: Worker, data: Data = DATA, db: Db = "") -> None:
 
 
 def _url(data: Path, db: str) -> str:
+    from agensh.db_setup import given_url
     from agensh.urls import sqlite_url
 
-    return db or sqlite_url(data / "gateway.sqlite3")
+    return given_url(db) if db else sqlite_url(data / "gateway.sqlite3")
 
 
 async def _with_ledger(url: str, do: Callable[[Ledger], Awaitable[None]]) -> None:

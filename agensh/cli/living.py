@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import os
 import shutil
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 import typer
 
 from agensh.errors import AgenshError, UsageError
-from agensh.launch.compose.live import SERVICES, LiveRun, ProjectState, refresh, shell_command
+from agensh.launch.compose.live import KEPT_LOGS, SERVICES, LiveRun, ProjectState, refresh, shell_command
 from agensh.launch.compose.project import ENDED
 from agensh.launch.lock import running_launcher
 from agensh.launch.takeout import take_out
@@ -48,15 +49,7 @@ def pause_run(run: RunDir) -> None:
 
 def wait_for_end(run: RunDir) -> None:
     """Return when the run's time is over and its report is written; AgenshError when it ends in another way."""
-    live = LiveRun(run)
-    gone = 0
-    while not (run.path / ENDED).exists():
-        node = live.service("node")
-        # Between its death and its next start by the engine a node host is gone for a moment.
-        gone = gone + 1 if node is None or node.status in {"exited", "dead"} else 0
-        if gone > 2 and not (run.path / ENDED).exists():
-            raise AgenshError(f"{run.run_id} has stopped before its end; go on with: agensh resume {run.run_id}")
-        time.sleep(_ALIVE)
+    LiveRun(run).wait_for_end()
     state = asyncio.run(load_record(run)).state
     if state != "finished":
         raise AgenshError(f"{run.run_id} did not get to its end: it is {state}.")
@@ -69,8 +62,7 @@ def show_log(run: RunDir, name: str, *, lines: int, follow: bool) -> None:
     if name in processes and info.containers is not None:
         live = LiveRun(run)
         if live.service(name) is not None:
-            for piece in live.service_log(name, lines=lines, follow=follow):
-                _write(piece)
+            _write(live.service_log(name, lines=lines, follow=follow))
             return
     if name in processes:
         file = run.logs / f"{name}.jsonl"
@@ -78,9 +70,13 @@ def show_log(run: RunDir, name: str, *, lines: int, follow: bool) -> None:
         name = worker_name(info, name, others=processes)
         file = run.logs / f"{name}.log"
     if not file.exists() and not follow:
-        raise AgenshError(f"{name} has logged nothing in {run.run_id}: it has not started.")
-    for piece in _read(file, lines, _goes_on(run, info) if follow else None):
-        _write(piece)
+        why = "it has not started"
+        if name in processes and info.containers is not None:
+            why = f"it has no container, and only the logs of {', '.join(KEPT_LOGS)} are kept when theirs go"
+        raise AgenshError(f"there is no log of {name} in {run.run_id}: {why}.")
+    if not follow and not file.stat().st_size:
+        typer.echo(f"{name} has logged nothing", err=True)
+    _write(_read(file, lines, _goes_on(run, info) if follow else None))
 
 
 def attach_to(run: RunDir, worker: str) -> None:
@@ -180,7 +176,10 @@ def _start_of_last(file: Path, lines: int) -> int:
     return 0
 
 
-def _write(piece: bytes) -> None:
-    # What a worker logs must not steer the reader's terminal.
-    sys.stdout.write(printable(piece.decode("utf-8", "replace")))
-    sys.stdout.flush()
+def _write(pieces: Iterator[bytes]) -> None:
+    # A piece may end in the middle of a character. What a worker logs must not steer the reader's terminal.
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    for piece in pieces:
+        sys.stdout.write(printable(decoder.decode(piece)))
+        sys.stdout.flush()
+    sys.stdout.write(printable(decoder.decode(b"", final=True)))

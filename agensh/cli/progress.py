@@ -43,7 +43,7 @@ class Progress:
     def say(self, message: str) -> None:
         """Print one step with the time since the start."""
         at = clock_label(time.monotonic() - self._began)
-        self.console.print(Text.assemble((f"[{at}] ", "dim"), printable(message)))
+        self.console.print(Text.assemble((f"[{at}] ", "dim"), printable(message)), soft_wrap=True)
 
     def health(self, health: Health) -> None:
         """Show the team."""

@@ -95,6 +95,7 @@ def with_cli(harness: str) -> dict[str, object]:
     row = package_of(harness)
     adapter_class(harness)
     typer.echo(f"{row.name} {row.newest}: looked for in {cache()}, else installed from npm", err=True)
+    typer.echo("the model is a script and nothing is paid: its tokens are priced as a real model's would be", err=True)
     return {
         "worker.harness": harness,
         "worker.model": NAME,

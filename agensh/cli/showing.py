@@ -7,16 +7,16 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from agensh.cli.parked import remedies
 from agensh.clock import SystemClock
 from agensh.errors import AgenshError
-from agensh.launch.compose.project import ENDED
-from agensh.launch.health import Health, read_health
+from agensh.launch.compose.project import ENDED, ENDING
+from agensh.launch.health import Health, NodeSilent, ask_nodes, read_health
 from agensh.launch.lock import running_launcher
 from agensh.rundir import RunDir, RunInfo
 from agensh.runs.html import clock_label, figures, render_html
@@ -47,7 +47,7 @@ def show_status(run: RunDir, *, as_json: bool) -> None:
     health = standing.health
     # The database of a run in containers is out of reach here; the node host is asked instead.
     told = health if record.info.containers is not None else None
-    over = record.state in {"finished", "aborted"} or (run.path / ENDED).exists()
+    over = is_over(run, record)
     if as_json:
         typer.echo(
             json.dumps(
@@ -83,10 +83,18 @@ def show_status(run: RunDir, *, as_json: bool) -> None:
         console.print(table)
     for name, url in standing.urls.items():
         console.print(f"{name}: {url}")
-    for worker, reason in _parked(record, health).items():
-        console.print(f"parked: {worker}: {printable_line(reason)}", markup=False)
+    parked = _parked(record, health)
+    for worker, reason in parked.items():
+        console.print(f"parked: {worker}: {printable_line(reason)}", markup=False, soft_wrap=True)
+    for remedy in [] if over else remedies(record.info, parked):
+        console.print(remedy, markup=False, soft_wrap=True)
     if standing.state != "running" and not over:
         console.print(f"Go on with: agensh resume {run.path}", soft_wrap=True, markup=False)
+
+
+def is_over(run: RunDir, record: Record) -> bool:
+    """Say whether a run has ended for good."""
+    return record.state in {"finished", "aborted"} or (run.path / ENDED).exists()
 
 
 def _last_state(state: str, why: str) -> str:
@@ -94,8 +102,9 @@ def _last_state(state: str, why: str) -> str:
 
 
 def _parked(record: Record, health: Health | None) -> dict[str, str]:
-    recorded = {row["worker"]: row["parked_reason"] for row in record.sessions if row["parked_reason"]}
-    return recorded if health is None else recorded | health.parked
+    if health is not None:
+        return health.parked  # the record of a run in containers may be older
+    return {row["worker"]: row["parked_reason"] for row in record.sessions if row["parked_reason"]}
 
 
 def _local(run: RunDir, info: RunInfo) -> Standing:
@@ -122,6 +131,8 @@ def _in_containers(run: RunDir) -> Standing:
         for name, port in live.ports(PORTS).items()
     }
     where = f"{state} (containers of project {live.project})"
+    if (run.path / ENDING).exists():
+        return Standing(state, f"{where}; its time is over, it is being collected and graded", None, urls)
     if state is ProjectState.PAUSED:
         return Standing(state, f"{where}; its clock goes on", None, urls)
     try:
@@ -132,12 +143,9 @@ def _in_containers(run: RunDir) -> Standing:
 
 
 def _ask_node(run: RunDir) -> Health | None:
-    headers = {"Authorization": f"Bearer {run.secrets().node_admin}"}
     try:
-        with httpx.Client(headers=headers, timeout=5.0, trust_env=False) as http:
-            answers = [http.get(f"{place.url}/status").json() for place in run.info().places]
-        return read_health(answers, SystemClock().time())
-    except httpx.TransportError:
+        return read_health(asyncio.run(ask_nodes(run, run.info())), SystemClock().time())
+    except NodeSilent:
         return None
 
 
@@ -166,6 +174,9 @@ def show_report(run: RunDir, *, as_json: bool, html: Path | None) -> None:
         typer.echo(json.dumps(report.to_json()))
     elif html is None:
         print_report(Console(), run, report)
+        if not is_over(run, record):
+            for remedy in remedies(record.info, report.parked):
+                typer.echo(remedy)
 
 
 def print_report(console: Console, run: RunDir, report: Report) -> None:

@@ -177,7 +177,3 @@ class GiteaClient(PullCalls, AdminCalls):
     async def mark_read(self, thread_id: int) -> None:
         """Mark one thread read; ServiceError 404 when it is not this account's."""
         await self.request("PATCH", f"/notifications/threads/{thread_id}", idempotent=True)
-
-    async def mark_all_read(self, last_read_at: float) -> None:
-        """Mark every thread read that has not changed after `last_read_at`."""
-        await self.request("PUT", "/notifications", params={"last_read_at": whole_seconds(last_read_at)})

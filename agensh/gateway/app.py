@@ -24,6 +24,7 @@ from agensh.gateway.exchange import Ask, Cut, Desk, Exchange
 from agensh.gateway.gate import Gate
 from agensh.gateway.ledger import Ledger
 from agensh.gateway.prices import load_prices
+from agensh.gateway.probe import ask_provider
 from agensh.gateway.upstream import Upstream
 from agensh.gateway.wires import Refusal, Wire
 from agensh.identity import parse_worker_name, token_hash
@@ -108,6 +109,11 @@ class Gateway:
                 return found
         return None
 
+    async def ask_provider(self) -> dict[str, Any]:
+        """Ask the provider whether it takes the credential; see `probe.ask_provider`."""
+        assert self._desk is not None, "requests come while it runs"
+        return await ask_provider(self._desk.upstream)
+
     def is_admin(self, request: Request) -> bool:
         """Say whether a request carries the admin token."""
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
@@ -123,7 +129,7 @@ class Gateway:
         worker = self.worker_of(scope)
         try:
             if worker is None:
-                raise Refusal(401, "agensh_bad_key", _UNKNOWN_KEY)
+                raise _without_worker(scope)
             body = await self._body(scope, receive) if method == "POST" else b""
         except Refusal as refusal:
             await _answer(send, refusal, wire)
@@ -172,7 +178,32 @@ class Gateway:
         return _decoded(b"".join(parts), encoding, most)
 
 
-_UNKNOWN_KEY = "Send the worker's gateway key: Authorization: Bearer <key>, or x-api-key: <key>."
+def _without_worker(scope: Scope) -> Refusal:
+    """Return the refusal of a request that carries no valid key, and say whether it carries one at all."""
+    sent = [
+        value.lower().startswith(b"bearer ") if name == b"authorization" else name == b"x-api-key"
+        for name, value in scope["headers"]
+    ]
+    said = _BAD_KEY if any(sent) else _NO_KEY
+    return Refusal(401, "agensh_bad_key", f"{said}Send the worker's gateway key: {_KEY_HEADERS}.")
+
+
+_KEY_HEADERS = "Authorization: Bearer <key>, or x-api-key: <key>"
+_NO_KEY = "The request carries no gateway key. "
+_BAD_KEY = "This gateway key is not valid: it was revoked, replaced, or is of another run. "
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    """Answer what is not served in the shape of the APIs' errors, and say what is."""
+    assert isinstance(error, HTTPException)
+    known = ", ".join(f"{method} {path}" for method, path in sorted(_RELAYED, key=lambda route: route[1]))
+    refusal = Refusal(
+        error.status_code,
+        "agensh_no_such_route",
+        f"{request.method} {request.url.path[:200]}: not served here; the gateway relays {known}.",
+    )
+    headers = {name.decode(): value.decode() for name, value in refusal.headers()} | dict(error.headers or {})
+    return Response(refusal.body(Wire.OTHER), error.status_code, headers)
 
 
 def _decoded(body: bytes, encoding: bytes, most: int) -> bytes:
@@ -234,10 +265,13 @@ def create_app(gateway: Gateway, run_id: str = "") -> Starlette:
     async def usage(_request: Request) -> Response:
         return JSONResponse(gateway.accounts.usage(set(gateway.keys.values())))
 
+    async def provider(_request: Request) -> Response:
+        return JSONResponse(await gateway.ask_provider())
+
     async def own_key(request: Request) -> Response:
         worker = gateway.worker_of(request.scope)
         if worker is None:
-            refusal = Refusal(401, "agensh_bad_key", _UNKNOWN_KEY)
+            refusal = _without_worker(request.scope)
             headers = {name.decode(): value.decode() for name, value in refusal.headers()}
             return Response(refusal.body(Wire.OTHER), 401, headers)
         return JSONResponse({"worker": worker})
@@ -291,10 +325,12 @@ def create_app(gateway: Gateway, run_id: str = "") -> Starlette:
             Route("/healthz", healthz, methods=["GET"]),
             Route("/key", own_key, methods=["GET"]),
             Route("/usage", admin(usage), methods=["GET"]),
+            Route("/provider", admin(provider), methods=["GET"]),
             Route("/keys", admin(new_key), methods=["POST"]),
             Route("/keys/{worker}", admin(revoke), methods=["DELETE"]),
         ],
         lifespan=lifespan,
+        exception_handlers={HTTPException: _no_route},
     )
     app.gateway = gateway
     return app

@@ -18,7 +18,8 @@ def read_credential(section: GatewaySection, environment: Mapping[str, str] = os
         value = environment.get(section.api_key_env, "").strip()
         if not value:
             raise SpecError(
-                f"gateway.api_key_env: the environment variable {section.api_key_env!r} is not set; export it first."
+                f"gateway.api_key_env: the environment variable {section.api_key_env!r} is not set; export it first "
+                "(`agensh up` reads .env too)."
             )
         where = f"gateway.api_key_env: the environment variable {section.api_key_env!r}"
     else:

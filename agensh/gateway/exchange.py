@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import aiohttp
@@ -74,6 +75,9 @@ class Exchange:
         self._status = 0
         self._settled = not ask.metered
         self._sent = False
+        """To the provider."""
+        self._started = False
+        """The answer to the worker has begun."""
         self._told = False
         self._meter = Meter(ask.wire)
         self.leaving = "the client left"
@@ -87,13 +91,15 @@ class Exchange:
                 self._allow()  # again: the budget may have been spent while it waited
                 await self._send_on()
         except Refusal as refusal:
-            await self._settle("failed" if self._sent else "refused", refusal.reason, status=refusal.status)
+            self._status = refusal.status
+            with suppress(DatabaseUnavailable):  # the row is kept, and the answer is the same
+                await self._settle("failed" if self._sent else "refused", refusal.reason)
             await self._refuse(refusal)
         except DatabaseUnavailable as error:
             if self._sent and not self._settled:
                 self._settled = True
-                self._desk.ledger.note(self._begun, self._ended("unmetered", "the database was away", self._status))
-            if self._status:
+                self._desk.ledger.note(self._begun, self._ended("unmetered", "the database was away"))
+            if self._started:
                 raise Cut from error
             await self._refuse(Refusal(503, "agensh_no_ledger", f"{error} Try again in a moment.", retry_after=5))
         except asyncio.CancelledError:
@@ -119,11 +125,8 @@ class Exchange:
             ("effort", head.effort, section.efforts if head.effort else ()),
         ):
             if allowed and asked not in allowed:
-                raise Refusal(
-                    403,
-                    f"agensh_{what}_not_allowed",
-                    f"{what}: {asked[:MODEL_CAP]!r} is not allowed in this run; it is one of {', '.join(allowed)}.",
-                )
+                wrong = f"{asked[:MODEL_CAP]!r} is not allowed in this run" if asked else "missing"
+                raise Refusal(403, f"agensh_{what}_not_allowed", f"{what}: {wrong}; it is one of {', '.join(allowed)}.")
         if head.background:
             raise Refusal(400, "agensh_no_background", "background: true is not allowed: such an answer has no meter.")
         if self._ask.metered:
@@ -147,14 +150,16 @@ class Exchange:
                 await self._pass_on(answer)
         except TimeoutError as error:
             await self._broken(504, "agensh_provider_silent", "The provider sent nothing in time.", error)
-        except aiohttp.ClientError as error:
+        except aiohttp.ClientConnectorError as error:
             await self._broken(502, "agensh_provider_unreachable", "The provider cannot be reached.", error)
+        except aiohttp.ClientError as error:
+            message = "The provider closed the connection before its answer was whole."
+            await self._broken(502, "agensh_provider_unreachable", message, error)
 
     async def _broken(self, status: int, code: str, message: str, error: Exception) -> None:
         """The provider failed: before its answer that is an answer of ours, later the answer is cut."""
         log.warning("provider failed", extra={"worker": self._ask.worker, "error": f"{type(error).__name__}: {error}"})
-        if not self._status:
-            self._status = status
+        if not self._started:
             raise Refusal(status, code, message) from error
         await self._settle("unmetered", "the provider cut the answer")
         raise Cut from error
@@ -218,7 +223,7 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": body})
 
     async def _start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        self._status = status
+        self._status, self._started = status, True
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def _refuse(self, refusal: Refusal) -> None:
@@ -239,14 +244,14 @@ class Exchange:
         else:
             await self._settle("unmetered", "the provider reported no usage")
 
-    async def _settle(self, state: str, reason: str, *, status: int = 0) -> None:
+    async def _settle(self, state: str, reason: str) -> None:
         """Commit how the request ended, once."""
         if self._settled:
             return
         self._settled = True
-        await self._desk.ledger.settle(self._begun, self._ended(state, reason, status or self._status))
+        await self._desk.ledger.settle(self._begun, self._ended(state, reason))
 
-    def _ended(self, state: str, reason: str, status: int) -> Settled:
+    def _ended(self, state: str, reason: str) -> Settled:
         """Count and log how the request ended."""
         desk, meter, begun = self._desk, self._meter, self._begun
         tokens = meter.tokens or Tokens()
@@ -262,10 +267,10 @@ class Exchange:
                 "model": begun.model,
                 "state": state,
                 "reason": reason,
-                "status": status,
+                "status": self._status,
                 "seconds": round(now - begun.started_at, 3),
                 "input": tokens.input,
                 "output": tokens.output,
             },
         )
-        return Settled(state, now, status, reason, tokens, cost)
+        return Settled(state, now, self._status, reason, tokens, cost)

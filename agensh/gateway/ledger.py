@@ -17,7 +17,8 @@ from sqlalchemy import bindparam, case, func, insert, select, update
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
 
 from agensh.clock import Clock
-from agensh.db import DatabaseUnavailable, begin_write, migrate, open_engine, retrying
+from agensh.db import DatabaseUnavailable, begin_write, open_engine, retrying
+from agensh.db_setup import prepare
 from agensh.gateway.tables import MIGRATIONS, MODEL_CAP, VERSION_TABLE, keys, requests
 from agensh.gateway.usage import Tokens
 from agensh.identity import new_token, token_hash
@@ -87,8 +88,8 @@ class Ledger:
         self._away = False
 
     async def prepare(self) -> None:
-        """Bring the tables up to date."""
-        await asyncio.to_thread(migrate, self._url, MIGRATIONS, version_table=VERSION_TABLE)
+        """Bring the tables up to date; AgenshError when the database cannot be used."""
+        await asyncio.to_thread(prepare, self._url, MIGRATIONS, version_table=VERSION_TABLE)
 
     async def open(self) -> None:
         """Bring the tables up to date; what a killed gateway left open becomes `unmetered`. One gateway a database."""

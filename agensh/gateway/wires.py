@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 from enum import StrEnum
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from agensh.errors import AgenshError
-
-_OPENING = re.compile(rb"\s*\{\s*")
 
 
 class Wire(StrEnum):
@@ -118,9 +115,9 @@ def ask_for_usage(body: bytes, head: RequestHead) -> tuple[bytes, bool]:
     if options is not None and options.include_usage:
         return body, False
     if options is None and b'"stream_options"' not in body:
-        opening = _OPENING.match(body)
-        assert opening is not None, "it was read as an object"
-        return b'{"stream_options":{"include_usage":true},' + body[opening.end() :], True
+        # At the end: of a name that stands twice (the other one escaped, to get an answer without a meter) the last
+        # one counts.
+        return body.rstrip()[:-1] + b',"stream_options":{"include_usage":true}}', True
     value = json.loads(body)
     value["stream_options"] = {**(value.get("stream_options") or {}), "include_usage": True}
     return json.dumps(value).encode(), True

@@ -6,6 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import httpx
+
+from agensh.errors import AgenshError
+from agensh.rundir import RunDir, RunInfo
+
 
 @dataclass(frozen=True, slots=True)
 class Health:
@@ -19,6 +24,24 @@ class Health:
     queued: int
     parked: dict[str, str]
     """Why, by the workers that are parked."""
+
+
+class NodeSilent(AgenshError):
+    """A node host does not say how it is."""
+
+
+async def ask_nodes(run: RunDir, info: RunInfo, *, timeout: float = 5.0) -> list[dict[str, Any]]:
+    """Return the `/status` of all node hosts of a run.
+
+    NodeSilent when one does not answer within `timeout` seconds, or with something else: its database may be away.
+    """
+    headers = {"Authorization": f"Bearer {run.secrets().node_admin}"}
+    async with httpx.AsyncClient(headers=headers, timeout=timeout, trust_env=False) as http:
+        try:
+            answers = [await http.get(f"{place.url}/status") for place in info.places]
+            return [answer.raise_for_status().json() for answer in answers]
+        except (httpx.HTTPError, ValueError) as error:
+            raise NodeSilent(f"A node host does not answer ({error!r}); its log is below {run.logs}.") from error
 
 
 def read_health(answers: Sequence[dict[str, Any]], now: float) -> Health:

@@ -11,14 +11,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Protocol
 
-import httpx
-
 from agensh.clock import Clock, SystemClock
 from agensh.errors import AgenshError
 from agensh.identity import write_private_json
 from agensh.launch.children import Child, start_all, stop_all
 from agensh.launch.export import export_submission
-from agensh.launch.health import Health, read_health
+from agensh.launch.health import Health, NodeSilent, ask_nodes, read_health
 from agensh.launch.lock import hold_lock
 from agensh.provision.all import provision
 from agensh.rundir import RunDir, RunInfo
@@ -138,13 +136,10 @@ class LocalRun:
             await asyncio.shield(stop_all(nodes))
 
     async def _watch(self, info: RunInfo) -> None:
-        headers = {"Authorization": f"Bearer {self.run.secrets().node_admin}"}
-        async with httpx.AsyncClient(headers=headers, timeout=5.0, trust_env=False) as http:
-            while True:
-                with suppress(httpx.TransportError):
-                    answers = [(await http.get(f"{place.url}/status")).json() for place in info.places]
-                    self.watcher.health(read_health(answers, self.clock.time()))
-                await self.clock.sleep(WATCH_EVERY)
+        while True:
+            with suppress(NodeSilent):
+                self.watcher.health(read_health(await ask_nodes(self.run, info), self.clock.time()))
+            await self.clock.sleep(WATCH_EVERY)
 
     async def _why_interrupted(self) -> str:
         return (

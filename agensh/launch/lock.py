@@ -1,11 +1,11 @@
-"""The kernel lock that says who runs a run: it ends with its process, so nothing stale is ever left."""
+"""Kernel locks that say who is at work on a run: they end with their process, so nothing stale is ever left."""
 
 from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from agensh.errors import AgenshError
@@ -13,7 +13,7 @@ from agensh.rundir import RunDir
 
 
 class RunBusy(AgenshError):
-    """Another process runs this run already."""
+    """Another process is at work on this run already."""
 
 
 def lock_file(run: RunDir) -> Path:
@@ -24,16 +24,57 @@ def lock_file(run: RunDir) -> Path:
 @contextmanager
 def hold_lock(run: RunDir) -> Iterator[None]:
     """Hold the run's launcher lock; RunBusy names the process that holds it."""
-    path = lock_file(run)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+
+    def busy(holder: str) -> str:
+        return f"{run.path} is running already (process {holder}); `agensh status` shows it, `agensh stop` ends it."
+
+    with _hold(lock_file(run), busy):
+        yield
+
+
+@contextmanager
+def hold_command_lock(run: RunDir) -> Iterator[None]:
+    """Hold the lock of the one command that may change the containers of a run; RunBusy names who holds it."""
+
+    def busy(holder: str) -> str:
+        return (
+            f"another command (process {holder}) is at work on {run.run_id}; wait for its end, or interrupt it "
+            f"(Ctrl-C, or kill {holder}) and call this one again."
+        )
+
+    with _hold(run.path / "command.lock", busy):
+        yield
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Wait for and hold the lock of a folder, which is made when it is missing; without one where it cannot be made."""
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        yield  # whoever makes something in it says why that cannot be
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def _hold(path: Path, busy: Callable[[str], str]) -> Iterator[None]:
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise AgenshError(f"{path} cannot be written: {error.strerror}.") from error
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = path.read_text(encoding="utf-8").strip() or "unknown"
-            raise RunBusy(
-                f"{run.path} is running already (process {holder}); `agensh status` shows it, `agensh stop` ends it."
-            ) from None
+            raise RunBusy(busy(holder)) from None
         os.ftruncate(handle, 0)
         os.write(handle, f"{os.getpid()}\n".encode())
         yield

@@ -1,9 +1,10 @@
 """Entry of the processes a local run consists of: `python -m agensh.launch.service NAME RUN_DIR PARENT_PID`.
 
 NAME is `board`, `forge`, `chat`, `gateway`, `model`, `baseline`, or the name of one of the run's node hosts; in a
-container, where PARENT_PID is 0, also `provision`, `collect` and `status`, which do their work and end. Each reads the
-run folder for all it needs, so no secret stands in an argument or an environment (but for the provider's credential in
-the gateway's, where the spec names a variable), logs JSON lines to standard error, and ends when the launcher ends.
+container, where PARENT_PID is 0, also `provision`, `collect`, `status`, `unpark` and `provider`, which do their work
+and end. Each reads the run folder for all it needs, so no secret stands in an argument or an environment (but for the
+provider's credential in the gateway's, where the spec names a variable), logs JSON lines to standard error, and ends
+when the launcher ends.
 """
 
 from __future__ import annotations
@@ -176,6 +177,18 @@ def _status(run: RunDir) -> None:
     sys.stdout.write(json.dumps(asyncio.run(live_status(run, run.info()))) + "\n")
 
 
+def _unpark(run: RunDir) -> None:
+    from agensh.launch.compose.ending import unpark
+
+    sys.stdout.write(json.dumps(asyncio.run(unpark(run, run.info()))) + "\n")
+
+
+def _provider(run: RunDir) -> None:
+    from agensh.launch.compose.provider import ask_provider
+
+    sys.stdout.write(json.dumps(asyncio.run(ask_provider(run, run.info()))) + "\n")
+
+
 _SERVICES: dict[str, Callable[[RunDir], None]] = {
     "board": _board,
     "forge": _forge,
@@ -186,6 +199,8 @@ _SERVICES: dict[str, Callable[[RunDir], None]] = {
     "provision": _provision,
     "collect": _collect,
     "status": _status,
+    "unpark": _unpark,
+    "provider": _provider,
 }
 
 

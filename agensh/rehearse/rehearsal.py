@@ -10,9 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
-import httpx
 from sqlalchemy import inspect
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
@@ -21,6 +19,7 @@ from agensh.db import open_engine
 from agensh.errors import AgenshError, UsageError
 from agensh.launch.children import Child, start_all, stop_all
 from agensh.launch.create import create_run
+from agensh.launch.health import ask_nodes
 from agensh.launch.ports import HOST, free_ports
 from agensh.provision.all import provision
 from agensh.rehearse.figures import Figures
@@ -228,7 +227,7 @@ class Rehearsal:
         """Wait until every worker has its first turn and its listeners have had their first connection."""
         deadline = self._clock.monotonic() + READY_SECONDS
         while True:
-            answers = await statuses(run, info)
+            answers = await ask_nodes(run, info, timeout=60.0)
             busy = sum(worker["turns"] > 0 for answer in answers for worker in answer["workers"])
             live = sum(worker["live"] for answer in answers for worker in answer["workers"])
             self._say(f"workers: {busy} at work, {live} listening, of {self._options.workers}")
@@ -250,7 +249,7 @@ class Rehearsal:
             self._say(f"{plan.workers} workers call for {plan.seconds:g} s")
             await clock.sleep(plan.end - clock.time())
             cpu = {name: round(cpu_seconds(pid) - before[name], 2) for name, pid in pids.items()}
-            answers = await statuses(run, info)
+            answers = await ask_nodes(run, info, timeout=60.0)
             memory = [resident_mb(child.pid) for child in hosts if child.pid is not None]
             if len(memory) < len(hosts):
                 raise AgenshError(f"A node host ended during the rehearsal; its log is below {run.logs}.")
@@ -289,16 +288,6 @@ async def _check_empty(url: str) -> None:
         await engine.dispose()
     if tables:
         raise AgenshError(f"--db: {shown} is not empty (it has {', '.join(sorted(tables)[:3])}, ...); give it anew.")
-
-
-async def statuses(run: RunDir, info: RunInfo) -> list[dict[str, Any]]:
-    """Ask all node hosts of a run how they are; AgenshError when one does not say."""
-    headers = {"Authorization": f"Bearer {run.secrets().node_admin}"}
-    async with httpx.AsyncClient(headers=headers, timeout=60.0, trust_env=False) as http:
-        try:
-            return [(await http.get(f"{place.url}/status")).json() for place in info.places]
-        except (httpx.TransportError, ValueError) as error:
-            raise AgenshError(f"A node host does not answer; its log is below {run.logs}.") from error
 
 
 @asynccontextmanager

@@ -96,20 +96,25 @@ class Grader:
         self._run_grader = grade or self._grade_here
         self._mirror = run.path / "record" / "workspace.git"
         self._file = run.path / "grades.json"
-        self._known = {grade.tree: grade for grade in load_grades(run)}
+        self._kept = {grade.sha: grade for grade in load_grades(run)}
+        self._known = {grade.tree: grade for grade in self._kept.values()}
 
     async def grade_main(
         self, *, most: int = DEFAULT_CHECKPOINTS, progress: Callable[[int, int], None] | None = None
     ) -> list[Checkpoint]:
-        """Grade up to `most` commits of main and return all checkpoints, oldest first."""
-        commits = spread(await main_history(self._mirror), most)
-        grades: list[Checkpoint] = []
+        """Grade up to `most` commits of main and return all checkpoints, those of earlier calls too, oldest first."""
+        history = await main_history(self._mirror)
+        commits = spread(history, most)
         for done, commit in enumerate(commits):
             if progress:
                 progress(done, len(commits))
-            grades.append(await self._grade(commit))
-            write_private_json(self._file, [grade.to_json() for grade in grades])
-        return grades
+            self._kept[commit.sha] = await self._grade(commit)
+            # All of them each time: a call that is interrupted takes nothing away.
+            write_private_json(self._file, [grade.to_json() for grade in self._graded(history)])
+        return self._graded(history)
+
+    def _graded(self, history: Sequence[MainCommit]) -> list[Checkpoint]:
+        return [self._kept[commit.sha] for commit in history if commit.sha in self._kept]
 
     async def _grade(self, commit: MainCommit) -> Checkpoint:
         tree = (await git("rev-parse", f"{commit.sha}^{{tree}}", cwd=self._mirror)).strip()

@@ -21,11 +21,14 @@ from agensh.errors import AgenshError
 from agensh.gateway.ledger import read_requests
 from agensh.identity import write_private_json
 from agensh.rundir import RunDir, RunInfo, RunSecrets
+from agensh.runs.clones import Clone, clones_in
 
 GIT_TIMEOUT = 120.0  # seconds
 HISTORY_TIMEOUT = 120.0  # seconds
 USAGE = "usage.jsonl"
 MOST_POSTS = 1_000_000  # of one channel
+LATEST = 253_402_300_799.0  # the end of the year 9999
+MOST_STRANDED = 10_000  # commits of one clone
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +45,13 @@ class GitFailed(AgenshError):
     """A git command failed."""
 
 
-async def git(*arguments: str, cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
-    """Run git without the user's configuration and return its output; GitFailed names the command and its error."""
+async def git(
+    *arguments: str, cwd: Path | None = None, env: dict[str, str] | None = None, given: str | None = None
+) -> str:
+    """Run git without the user's configuration and return its output; GitFailed names the command and its error.
+
+    `given` is what it reads from standard input.
+    """
     process = await asyncio.create_subprocess_exec(
         "git",
         *arguments,
@@ -56,13 +64,13 @@ async def git(*arguments: str, cwd: Path | None = None, env: dict[str, str] | No
             "LC_ALL": "C",
             **(env or {}),
         },
-        stdin=asyncio.subprocess.DEVNULL,
+        stdin=asyncio.subprocess.DEVNULL if given is None else asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
     try:
         async with asyncio.timeout(GIT_TIMEOUT):
-            out, err = await process.communicate()
+            out, err = await process.communicate(None if given is None else given.encode())
     except BaseException:
         process.kill()
         await process.wait()
@@ -118,12 +126,14 @@ class Collector:
     async def posts(self) -> int:
         """Copy the posts of the team's channel and of the workers' direct channels; return how many there are."""
         posts: dict[str, dict[str, Any]] = {}
+        read: set[str] = set()  # channels: each is one of several workers, the task channel of all
         names = {worker.chat_user_id: name for name, worker in self._secrets.workers.items()}
         for worker in self._secrets.workers.values():
             async with MattermostClient(self._info.urls.chat, token=worker.chat_token) as chat:
                 for channel in await chat.my_channels():
-                    if channel.type != "D" and channel.name != self._info.channel:
+                    if channel.id in read or (channel.type != "D" and channel.name != self._info.channel):
                         continue
+                    read.add(channel.id)
                     for post in await chat.posts(channel.id, limit=MOST_POSTS):
                         if post.id in posts or post.type:
                             continue
@@ -198,15 +208,24 @@ class Collector:
         stranded = [{"sha": sha, "where": "branch"} for sha in pushed.split()]
         everywhere = set((await git("rev-list", "--all", *known, cwd=self.mirror)).split())
         for worker in self._secrets.workers:
-            for clone in sorted(self._run.worker(worker).glob("work/*/.git")):
-                stranded_here = ("rev-list", "--no-merges", "--branches", "--not", "--remotes")
-                try:
-                    # By its own folder: a clone that was cut off in the making must not be looked for further up.
-                    local = await git("-c", "safe.directory=*", f"--git-dir={clone}", *stranded_here)
-                except GitFailed:
-                    continue  # cut off in the making: it has no commits yet
-                stranded += [{"sha": sha, "where": worker} for sha in local.split() if sha not in everywhere]
+            for clone in await asyncio.to_thread(clones_in, self._run.worker(worker) / "work"):
+                local = await self._unpushed(clone)
+                stranded += [{"sha": sha, "where": worker} for sha in local if sha not in everywhere]
         return stranded
+
+    async def _unpushed(self, clone: Clone) -> list[str]:
+        """Return the commits of a clone's branches that were never pushed, newest first; at most MOST_STRANDED."""
+        wanted = [*sorted(clone.heads), *(f"^{sha}" for sha in sorted(clone.remotes))]
+        # The tables that git keeps beside the objects, to be quicker, are the worker's word as well.
+        plain = ("-c", "core.commitGraph=false", "-c", "core.multiPackIndex=false")
+        command = ("rev-list", "--no-merges", "--ignore-missing", f"--max-count={MOST_STRANDED}", "--stdin")
+        try:
+            found = await git(
+                *plain, *command, cwd=self.mirror, env=clone.environment(), given="\n".join(wanted) + "\n"
+            )
+        except (GitFailed, TimeoutError):
+            return []  # cut off in the making, or not to be read as a repository
+        return found.split()
 
 
 def _when(post: dict[str, Any]) -> float:
@@ -228,7 +247,8 @@ async def main_history(repository: Path) -> list[MainCommit]:
     except GitFailed:
         return []
     commits = []
-    for line in log.splitlines():
+    # A subject may hold what else ends a line for Python, and a commit may have no time, or one far out of bounds.
+    for line in log.rstrip("\n").split("\n"):
         sha, at, author, subject = line.split("\0", 3)
-        commits.append(MainCommit(sha, float(at), author, subject))
+        commits.append(MainCommit(sha, min(float(at or 0), LATEST), author, subject))
     return commits

@@ -162,7 +162,7 @@ def figures(report: Report) -> list[tuple[str, str]]:
         ),
         (
             "tokens",
-            ", ".join(f"{count} {kind}" for kind, count in report.tokens.items()) + f"; ${report.cost_usd:.2f}",
+            ", ".join(f"{count:,} {kind}" for kind, count in report.tokens.items()) + f"; ${report.cost_usd:.2f}",
         ),
         *(money(report.cost) if report.cost is not None else []),
     ]
@@ -172,7 +172,7 @@ def money(cost: Cost) -> list[tuple[str, str]]:
     """Return what the gateway says of a run, as (label, text)."""
     total = cost.total
     notes = [
-        f"{count} {what}"
+        f"{count:,} {what}"
         for count, what in (
             (total.failed, "failed"),
             (total.unmetered, "unmetered"),
@@ -183,7 +183,7 @@ def money(cost: Cost) -> list[tuple[str, str]]:
     ]
     per_merge, share = cost.per_merge_usd, total.cache_share
     found = [
-        ("requests to the provider", ", ".join([str(total.requests), *notes])),
+        ("requests to the provider", ", ".join([f"{total.requests:,}", *notes])),
         ("cost per merged pull request", "–" if per_merge is None else dollars(per_merge)),
         ("cache hits", "–" if share is None else f"{share:.1%} of the input"),
     ]

@@ -6,8 +6,13 @@ import asyncio
 import base64
 import logging
 import os
+import resource
 import signal
+import sqlite3
+import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +22,7 @@ import pytest
 from agensh.clients.board import BoardClient
 from agensh.errors import ServiceError
 from tests.contract.chat.world import make_world, ok
-from tests.contract.forge.world import World, eventually
+from tests.contract.forge.world import World, eventually, run_git
 from tests.support.board_process import make_token, served
 from tests.support.chaos import Line, either, lines_of, named_once, records_of
 from tests.support.chaos_node import NumberedNode
@@ -173,6 +178,96 @@ def test_the_forge(disk: Disk, tmp_path: Path) -> None:
     finally:
         world.close()
         process.kill()
+
+
+WAITS = """#!/bin/sh
+# git calls this around every change of refs: when main has moved, nothing goes on before the disk is full.
+while read -r old new ref; do
+	if [ "$1 $ref" = "committed refs/heads/main" ]; then
+		touch "{folder}/moved"
+		while [ ! -e "{folder}/full" ]; do sleep 0.01; done
+	fi
+done
+"""
+
+
+def test_a_merge_whose_commit_was_the_last_that_had_room(disk: Disk, tmp_path: Path) -> None:
+    """The ref has moved: the merge is done and its answer says so; rows and branch follow."""
+    log = tmp_path / "forge.log"
+    process = ForgeProcess(disk.folder / "forge", log=log)
+    world = World(process.start(), tmp_path, "merge")
+    try:
+        world.branch(world.ann, "work", {"work.txt": "1\n"})
+        number = world.pull(world.ann, "work")["number"]
+        world.mergeable(number)
+        bare = process.data / "repos" / world.owner.name / f"{world.name}.git"
+        # With as many packed refs, deleting one needs more room than the quota leaves.
+        tip = run_git(bare, "rev-parse", "work").stdout.strip()
+        many = "".join(f"create refs/tags/{number:040} {tip}\n" for number in range(1500))
+        subprocess.run(["git", "update-ref", "--stdin"], cwd=bare, input=many, text=True, check=True, timeout=60)
+        run_git(bare, "pack-refs", "--all")
+        hook = bare / "hooks" / "reference-transaction"
+        hook.write_text(WAITS.format(folder=tmp_path))
+        hook.chmod(0o755)
+        with ThreadPoolExecutor(1) as pool:
+            asked = pool.submit(world.merge, world.ann, number, delete_branch_after_merge=True)
+            eventually((tmp_path / "moved").exists, "main has moved")
+            disk.fill(process.pid)
+            (tmp_path / "full").touch()
+            answer = asked.result(60)
+        assert answer.status_code == 200, answer.text
+        assert world.ann.http.get(f"{world.at}/branches/work").status_code == 200
+        hook.unlink()
+        disk.free(process.pid)
+        gone = f"{world.at}/branches/work"
+        eventually(lambda: world.ann.http.get(gone).status_code == 404, "the branch is deleted")
+        pull = world.ann.http.get(f"{world.at}/pulls/{number}").json()
+        assert (pull["merged"], pull["state"]) == (True, "closed")
+        kinds = [event["type"] for event in world.ann.http.get(f"{world.at}/issues/{number}/timeline").json()]
+        assert kinds.count("merge_pull") == 1
+        assert "close" not in kinds
+    finally:
+        world.close()
+        process.kill()
+    lines = lines_of(log.read_text(encoding="utf-8"))
+    told(lines, "the database takes writes again")
+    named_once(lines, "a merged branch waits to be deleted")
+
+
+def test_a_merge_whose_branch_was_to_be_deleted_on_a_full_disk(tmp_path: Path) -> None:
+    """The row of the merge found room, the next one does not."""
+    log = tmp_path / "forge.log"
+    process = ForgeProcess(tmp_path / "forge", log=log)
+    world = World(process.start(), tmp_path, "after")
+    most = 8 * 1024 * 1024  # bytes a file may have
+    try:
+        world.branch(world.ann, "work", {"work.txt": "1\n"})
+        world.branch(world.ann, "more", {"more.txt": "1\n"}, base="work")
+        number, onto = world.pull(world.ann, "work")["number"], world.pull(world.ann, "more")["number"]
+        body = {"base": "work"}
+        assert world.ann.http.patch(f"{world.at}/pulls/{onto}", json=body).status_code == 201
+        world.mergeable(number)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
+        with closing(sqlite3.connect(process.data / "forge.sqlite3", timeout=20)) as rows:
+            rows.execute("CREATE TABLE ballast (bytes BLOB)")
+            rows.execute(
+                "CREATE TRIGGER ballast AFTER UPDATE OF base_branch ON pulls "
+                f"BEGIN INSERT INTO ballast VALUES (zeroblob({most * 2})); END"
+            )
+            answer = world.merge(world.ann, number, delete_branch_after_merge=True)
+            assert answer.status_code == 200, answer.text
+            assert world.ann.http.get(f"{world.at}/pulls/{number}").json()["merged"]
+            assert world.ann.http.get(f"{world.at}/branches/work").status_code == 200
+            eventually(lambda: "the disk is full" in log.read_text(encoding="utf-8"), "it is told")
+            rows.execute("DROP TRIGGER ballast")
+        gone = f"{world.at}/branches/work"
+        eventually(lambda: world.ann.http.get(gone).status_code == 404, "the branch is deleted")
+        pull = world.ann.http.get(f"{world.at}/pulls/{onto}").json()
+        assert (pull["base"]["ref"], pull["state"]) == ("main", "open")
+    finally:
+        world.close()
+        process.kill()
+    named_once(lines_of(log.read_text(encoding="utf-8")), "a merged branch waits to be deleted")
 
 
 async def test_the_runtime_of_a_node_host(disk: Disk, caplog: pytest.LogCaptureFixture) -> None:

@@ -20,11 +20,14 @@ ACCESS = {
     ("GET", "/healthz"): "open",
     ("GET", "/key"): "worker",
     ("GET", "/usage"): "admin",
+    ("GET", "/provider"): "admin",
     ("POST", "/keys"): "admin",
     ("DELETE", "/keys/{worker}"): "admin",
     **{(method, f"/v1{path}"): "worker" for method, path in WORKER_ROUTES},
 }
-KEY_MISSING = "Send the worker's gateway key: Authorization: Bearer <key>, or x-api-key: <key>."
+SEND_KEY = "Send the worker's gateway key: Authorization: Bearer <key>, or x-api-key: <key>."
+KEY_MISSING = f"The request carries no gateway key. {SEND_KEY}"
+KEY_NOT_VALID = f"This gateway key is not valid: it was revoked, replaced, or is of another run. {SEND_KEY}"
 ADMIN_MISSING = "Send `Authorization: Bearer <admin token of the gateway>`."
 ADMIN_OTHERS = "This needs the gateway's admin token; yours is a worker's key."
 
@@ -90,7 +93,9 @@ async def test_without_a_valid_credential_it_is_401(served: Served, route: tuple
         answer = await ask(served, route, headers, params)
         assert (headers, answer.status_code) == (headers, 401)
         error = answer.json()["error"]
-        assert error == ADMIN_MISSING if admin else error["message"] == KEY_MISSING
+        carried = "x-api-key" in headers or headers.get("authorization", "")[:7] in ("Bearer ", b"Bearer ")
+        said = ADMIN_MISSING if admin else KEY_NOT_VALID if carried else KEY_MISSING
+        assert said == (error if admin else error["message"])
         assert answer.headers["www-authenticate"] == 'Bearer realm="agensh"'
     assert served.gateway.accounts.usage(set())["workers"] == {}, "nothing reached the provider"
 
@@ -114,3 +119,7 @@ async def test_what_is_not_relayed_is_not_there(served: Served, path: str) -> No
     for method in ("GET", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"):
         answer = await served.http.request(method, path, headers=served.auth())
         assert answer.status_code in {404, 405}
+        error = answer.json()["error"]
+        assert error["code"] == "agensh_no_such_route"
+        assert error["message"].startswith(f"{method} ")
+        assert "the gateway relays POST /v1/chat/completions, POST /v1/messages, " in error["message"]

@@ -26,6 +26,7 @@ ACCESS = {
     ("GET", "/pending/{worker}"): "worker",
     ("POST", "/hooks/{worker}/{style}"): "worker",
     ("GET", "/status"): "admin",
+    ("POST", "/unpark"): "admin",
     ("GET", "/healthz"): "open",
 }
 MISSING = "A bearer token is missing: send `Authorization: Bearer <MCP token of the worker>`."
@@ -42,7 +43,7 @@ async def read_status() -> dict[str, Any]:
 
 def node_app(workers: dict[str, StubWorker]) -> Starlette:
     app = create_mcp_app(workers, clock=CLOCK)
-    app.router.routes.extend(status_routes(workers, NODE_ADMIN, "run-1", read_status))
+    app.router.routes.extend(status_routes(workers, NODE_ADMIN, "run-1", read_status, list))
     return app
 
 

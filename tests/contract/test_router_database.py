@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,22 +21,16 @@ from router import writer as writer_module
 from router.queue import EventQueue, RetryPolicy
 from router.tables import MIGRATIONS, VERSION_TABLE, cursors, metadata
 from router.writer import Writer
-from tests.support.mariadb import MariaDb, running_mariadb
+from tests.support.mariadb import MariaDb
 from tests.support.router_database import open_writer
 from tests.support.router_stage import comment, until
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[MariaDb]:
-    with running_mariadb() as running:
-        yield running
 
 
 @pytest.fixture(params=["sqlite", "mariadb"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return sqlite_url(tmp_path / "runtime.sqlite3")
-    database: MariaDb = request.getfixturevalue("server")
+    database: MariaDb = request.getfixturevalue("mariadb_server")
     return database.new_database()
 
 

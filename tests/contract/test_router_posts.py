@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,35 +14,18 @@ from sqlalchemy import insert, select
 
 from agensh.clients.mattermost import Post
 from agensh.db import DatabaseUnavailable
-from agensh.urls import sqlite_url
 from router.events import Kind, NewEvent, Priority, QueuedEvent, Source
 from router.posts import FIRST_READING, OVERLAP_MS, SETTLED_MS, PostFeed
 from router.queue import EventQueue, RetryPolicy
 from router.tables import events, posts, runs, turns
 from router.writer import Writer
 from tests.support.clock import ManualClock
-from tests.support.mariadb import MariaDb, running_mariadb
 from tests.support.router_database import open_writer
 
 ME, PEER = "demo-worker1", "demo-worker2"
 CHANNEL = "c1"
 NAMES = {"u1": ME, "u2": PEER}
 STEADY = RetryPolicy(jitter=0.0, attempts=3)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[MariaDb]:
-    with running_mariadb() as running:
-        yield running
-
-
-@pytest.fixture(params=["sqlite", "mariadb", "mariadb at REPEATABLE READ"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
-    """URL and isolation."""
-    if request.param == "sqlite":
-        return sqlite_url(tmp_path / "runtime.sqlite3"), "READ COMMITTED"
-    server: MariaDb = request.getfixturevalue("server")
-    return server.new_database(), "REPEATABLE READ" if "REPEATABLE" in request.param else "READ COMMITTED"
 
 
 @pytest.fixture
@@ -86,16 +68,16 @@ def seqs(found: tuple[QueuedEvent, ...] | list[QueuedEvent]) -> list[int]:
 
 
 @pytest.fixture
-async def host(database: tuple[str, str], clock: ManualClock) -> AsyncIterator[Host]:
-    async with hosts(database, clock, 1) as [host]:
+async def host(runtime_database: tuple[str, str], clock: ManualClock) -> AsyncIterator[Host]:
+    async with hosts(runtime_database, clock, 1) as [host]:
         yield host
 
 
 class hosts:
     """So many hosts on one database, each with a writer of its own."""
 
-    def __init__(self, database: tuple[str, str], clock: ManualClock, count: int, capacity: int = 100) -> None:
-        self._arguments = (database, clock, count, capacity)
+    def __init__(self, runtime_database: tuple[str, str], clock: ManualClock, count: int, capacity: int = 100) -> None:
+        self._arguments = (runtime_database, clock, count, capacity)
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> list[Host]:
@@ -151,9 +133,9 @@ async def test_many_listeners_that_bring_the_same_posts_write_them_once(host: Ho
 
 
 async def test_two_hosts_that_bring_posts_at_once_have_all_of_them_in_one_order(
-    database: tuple[str, str], clock: ManualClock
+    runtime_database: tuple[str, str], clock: ManualClock
 ) -> None:
-    async with hosts(database, clock, 2) as both:
+    async with hosts(runtime_database, clock, 2) as both:
         shuffled = random.Random(1)
         batches = [list(range(start, start + 4)) for start in range(1, 81, 4)]
 
@@ -243,8 +225,10 @@ async def test_an_idle_worker_wakes(host: Host) -> None:
     assert await host.told() == [2]
 
 
-async def test_what_fell_out_of_the_ring_comes_from_the_database(database: tuple[str, str], clock: ManualClock) -> None:
-    async with hosts(database, clock, 1, capacity=10) as [host]:
+async def test_what_fell_out_of_the_ring_comes_from_the_database(
+    runtime_database: tuple[str, str], clock: ManualClock
+) -> None:
+    async with hosts(runtime_database, clock, 1, capacity=10) as [host]:
         for number in range(1, 41):
             await host.take(number)
         assert len(host.feed.after(0)) <= 10

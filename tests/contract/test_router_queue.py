@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,39 +12,18 @@ from sqlalchemy import event, insert, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agensh.db import DatabaseUnavailable
-from agensh.urls import sqlite_url
 from router.events import Kind, NewEvent, Priority, QueuedEvent, Source
 from router.idle import control_event
-from router.queue import EventQueue, RetryPolicy
+from router.prompt import event_lines
+from router.queue import CLAIM_CHARS, EventQueue, RetryPolicy
 from router.tables import cursors, events, turns
 from router.writer import Writer
 from tests.support.clock import ManualClock
-from tests.support.mariadb import MariaDb, running_mariadb
 from tests.support.router_database import open_writer
 from tests.support.router_stage import comment, direct_message, until
 
 ME = "demo-worker1"
 STEADY = RetryPolicy(jitter=0.0, attempts=3)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[MariaDb]:
-    with running_mariadb() as running:
-        yield running
-
-
-@pytest.fixture(params=["sqlite", "mariadb", "mariadb at REPEATABLE READ"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, str]:
-    """URL and isolation."""
-    if request.param == "sqlite":
-        return sqlite_url(tmp_path / "runtime.sqlite3"), ""
-    server: MariaDb = request.getfixturevalue("server")
-    return server.new_database(), "REPEATABLE READ" if "REPEATABLE" in request.param else "READ COMMITTED"
-
-
-@pytest.fixture
-def url(database: tuple[str, str]) -> str:
-    return database[0]
 
 
 @pytest.fixture
@@ -54,8 +32,8 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-async def writer(database: tuple[str, str], clock: ManualClock) -> AsyncIterator[Writer]:
-    url, isolation = database
+async def writer(runtime_database: tuple[str, str], clock: ManualClock) -> AsyncIterator[Writer]:
+    url, isolation = runtime_database
     async with open_writer(url, clock, isolation=isolation) as writer:
         yield writer
 
@@ -98,6 +76,23 @@ async def test_the_key_is_compared_with_case_and_accents_and_per_worker(
     assert await queue.put(made) == len(keys)
     assert await EventQueue("demo-worker2", writer, clock, STEADY).put(made) == len(keys)
     assert await queue.put(made) == 0
+
+
+async def test_long_messages_that_piled_up_come_in_turns_that_a_context_can_hold(queue: EventQueue) -> None:
+    made = [
+        NewEvent(
+            Source.MATTERMOST, Kind.DIRECT_MESSAGE, f"k:{number}", "short", 0.0, "t", Priority.DIRECT, {"text": text}
+        )
+        for number, text in enumerate(["x" * 16_000] * 100 + ["y" * CLAIM_CHARS])
+    ]
+    await queue.put([*made, comment(1, "the rest")])
+    seen: list[str] = []
+    while (claim := await queue.claim("s")) is not None:
+        lines = event_lines(claim.events)
+        assert sum(map(len, lines)) < CLAIM_CHARS + 200 * len(lines)
+        seen += [str(event.body.get("text", event.summary)) for event in claim.events]
+        await queue.ack([event.id for event in claim.events])
+    assert seen == [event.body["text"] for event in made] + ["the rest"]
 
 
 async def test_events_and_cursor_are_committed_together(writer: Writer, queue: EventQueue) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from adapters import runtime
 from adapters.base import HarnessUnavailable
 from adapters.runtime import LocalProcess, LocalRuntime
 from tests.support.router_stage import until
@@ -141,6 +142,32 @@ async def test_stop_ends_what_outlived_its_leader(tmp_path: Path) -> None:
         assert alive(child)
         await process.stop(1.0)
         assert not alive(child)
+
+
+async def test_what_is_not_ours_to_end_keeps_nothing_else_alive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    kill = os.kill
+
+    def refusing(pid: int, number: int) -> None:
+        if pid == foreign:  # as the kernel answers for a program that runs as another user
+            raise PermissionError(1, "Operation not permitted")
+        kill(pid, number)
+
+    monkeypatch.setattr(runtime, "_REAP", 0.2)
+    foreign = 0
+    marks = {"AGENSH_RUN": "not-ours", "AGENSH_WORKER": "t-worker1"}
+    async with spawned(tmp_path, "bash", "-c", FAMILY, env=marks) as process:
+        children = [int(await read(process)), int(await read(process))]
+        foreign = next(pid for pid in children if os.getsid(pid) == pid)
+        monkeypatch.setattr(os, "kill", refusing)
+        await process.stop(0.3)
+        assert [pid for pid in children if alive(pid)] == [foreign]
+        (said,) = [record for record in caplog.records if record.name == runtime.__name__]
+        assert said.__dict__["left"] == [foreign]
+        monkeypatch.undo()
+        await process.stop()
+        assert not alive(foreign)
 
 
 async def test_two_stops_at_once_are_one(tmp_path: Path) -> None:

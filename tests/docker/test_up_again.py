@@ -1,24 +1,15 @@
-"""A team that is interrupted: `up` killed while it provisions, `down` while the workers work."""
+"""A team that is interrupted: `up` killed while it provisions, `down` and `clean` while the workers work."""
 
 from __future__ import annotations
 
 import signal
-import time
-from collections.abc import Callable
 
 import pytest
 
-from tests.docker.conftest import Box
+from agensh.launch.compose.dry_run import VOLUMES
+from tests.docker.conftest import Box, until, workers
 
 pytestmark = pytest.mark.timeout(900)
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    """Wait for a condition of another process."""
-    end = time.monotonic() + 300
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.2)
 
 
 def _ask(box: Box, path: str) -> str:
@@ -39,6 +30,10 @@ def test_up_that_is_killed_while_it_provisions_goes_on_and_doubles_nothing(box: 
         for line in first.stdout:
             if line.startswith("provisioning"):
                 break
+        for command in (arguments, ("down",), ("clean",)):
+            refused = box.agensh(*command, check=False)
+            assert (refused.returncode, refused.stderr.count("\n")) == (1, 1), refused.stderr
+            assert f"another command (process {first.pid}) is at work" in refused.stderr
         first.send_signal(signal.SIGKILL)
     finally:
         first.kill()
@@ -56,8 +51,33 @@ def test_up_that_is_killed_while_it_provisions_goes_on_and_doubles_nothing(box: 
     assert issues.count('"number"') == 1
     assert "-worker2" in str(sorted(run.secrets().workers))
 
-    workers = {f"{box.project}_{name}" for name in run.secrets().workers}
-    until(lambda: bool(workers & box.listing().containers), "a worker")
+    until(lambda: bool(workers(box)), "a worker")
     box.agensh("down")
-    assert not workers & box.listing().containers
+    assert not workers(box)
     assert not [name for name in box.listing().networks if name.startswith(f"{box.project}_")]
+
+    assert "going on" in box.agensh(*arguments).stdout
+    assert box.run() == run
+    until(lambda: len(workers(box)) == 2, "the workers are back")
+    volumes = box.volumes()
+    assert len(volumes) >= 4
+    box.agensh("clean")  # of a team that works
+    box.leaves_nothing(volumes)
+
+
+def test_down_before_the_first_worker_says_no_more_than_that_it_stopped(box: Box) -> None:
+    """SIGTERM interrupts `up` as Ctrl-C does; no volume of an image is left nameless."""
+    first = box.start("up", str(box.spec), "--workers", "2")
+    assert first.stdout is not None
+    for line in first.stdout:
+        if line.startswith("provisioning"):
+            break
+    first.send_signal(signal.SIGTERM)
+    rest = first.communicate(timeout=60)[0]
+    assert first.returncode == 1
+    assert rest.endswith("agensh: interrupted\n")
+    done = box.agensh("down")
+    assert done.stdout.splitlines()[-1] == f"stopped; the record is in {box.run().path}"
+    assert "Traceback" not in done.stderr
+    volumes = {name for kind, name in box.listing().names - box.before if kind == "volume"}
+    assert volumes == {f"{box.project}_{name}" for name in VOLUMES}

@@ -17,7 +17,7 @@ import pytest
 from agensh.errors import AgenshError
 from agensh.launch.compose.engine import build_image
 from agensh.launch.ports import free_ports
-from tests.docker.images import ROOT, ready_engine
+from tests.docker.images import ROOT
 
 PROJECT = "refused"
 
@@ -31,7 +31,12 @@ class Newcomer:
 
     def up(self, *arguments: str, **changes: str) -> tuple[int, str]:
         """Call `agensh up`; return its exit code and what it said on standard error."""
-        done = subprocess.run(
+        done = self.call(*arguments, **changes)
+        return done.returncode, done.stderr
+
+    def call(self, *arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
+        """Call `agensh up`."""
+        return subprocess.run(
             [sys.executable, "-m", "agensh", "up", *arguments],
             cwd=self.folder,
             env=self.environment | changes,
@@ -40,7 +45,6 @@ class Newcomer:
             timeout=120,
             check=False,
         )
-        return done.returncode, done.stderr
 
     def refused(self, *arguments: str, code: int, **changes: str) -> str:
         """Call `agensh up` and return the sentence with which it refuses."""
@@ -60,7 +64,6 @@ class Newcomer:
 @pytest.fixture
 def newcomer(tmp_path: Path) -> Iterator[Newcomer]:
     """The newcomer; the engine has the same before and after."""
-    ready_engine()
     shutil.copytree(ROOT / "examples/textutils", tmp_path / "examples/textutils")
     spec = (ROOT / "team.example.toml").read_text()
     (tmp_path / "team.toml").write_text(spec.replace('name = "demo"', f'name = "{PROJECT}"'))
@@ -133,8 +136,12 @@ def test_an_image_that_is_nowhere(newcomer: Newcomer) -> None:
     assert said.startswith(f"AGENSH_IMAGE_SERVICE: the image '{image}' is not on this box and cannot be pulled")
 
 
+def test_a_reference_that_workers_can_read_is_told(newcomer: Newcomer) -> None:
+    done = newcomer.call(AGENSH_IMAGE_SERVICE="127.0.0.1:1/agensh/none:1")
+    assert "\nnote: task.reference: it is a script: workers can read it" in done.stdout
+
+
 def test_an_image_that_cannot_be_built(tmp_path: Path) -> None:
-    ready_engine()
     arguments = {"BASE": "127.0.0.1:1/agensh/none:1"}
     with pytest.raises(AgenshError, match=r"^image agensh-test/never:1 cannot be built: ") as raised:
         build_image("agensh-test/never:1", "service.Dockerfile", arguments=arguments, context=tmp_path)

@@ -14,7 +14,8 @@ from agensh.cli.app import app
 from agensh.clock import SystemClock
 from agensh.harnesses import install, package
 from router.mcp.server import create_mcp_app
-from tests.support.gateway import serving_gateway
+from tests.support.gateway import CREDENTIAL, serving_gateway
+from tests.support.provider import Answer, Handler, Provider, Received, provider, usual
 from tests.support.uvicorn_server import serving
 from tests.support.workers import StubWorker
 
@@ -71,16 +72,70 @@ def test_nothing_that_answers(tmp_path: Path) -> None:
     assert "agensh resume" in remedy_of(lines, "tools (MCP)")
 
 
+def test_addresses_that_are_none(tmp_path: Path) -> None:
+    wrong = {"AGENSH_GATEWAY_URL": "127.0.0.1:1", "AGENSH_MCP_URL": "nowhere"}
+    code, lines = doctor("--harness", "codex", env={"PATH": program(tmp_path, "0.171.0"), **wrong})
+    assert code == 1
+    assert "no  gateway: 127.0.0.1:1/healthz is no address; expected http(s)://HOST:PORT" in lines
+    assert "no  tools (MCP): nowhere is no address; expected http(s)://HOST:PORT" in lines
+
+
+def test_an_agent_whose_command_nobody_named() -> None:
+    code, lines = doctor("--harness", "acp")
+    assert code == 1
+    assert "no  program: worker.options.command, which starts the agent, is not known" in lines
+    assert remedy_of(lines, "program").startswith("Give it with --spec, or --run; tested agents: `npm install -g ")
+
+
 async def test_a_key_that_counts_and_one_that_does_not(tmp_path: Path) -> None:
-    async with serving_gateway(tmp_path, "http://127.0.0.1:1") as gateway:
+    async with provider(usual) as upstream, serving_gateway(tmp_path, upstream) as gateway:
         env = {"PATH": program(tmp_path, "0.171.0"), "AGENSH_GATEWAY_URL": gateway.url}
         key = gateway.keys[ONE]
         code, lines = await asyncio.to_thread(doctor, "--harness", "codex", env={**env, "AGENSH_GATEWAY_KEY": key})
         assert code == 0, lines
-        assert {f"ok  gateway: {gateway.url}", "ok  gateway key: accepted"} <= set(lines)
+        well = {
+            f"ok  gateway: {gateway.url}",
+            "ok  gateway key: accepted",
+            "ok  provider: takes the gateway's credential",
+        }
+        assert well <= set(lines)
         code, lines = await asyncio.to_thread(doctor, "--harness", "codex", env={**env, "AGENSH_GATEWAY_KEY": "wrong"})
         assert code == 1
         assert "agensh resume RUN" in remedy_of(lines, "gateway key")
+        assert any(
+            line.startswith("no  gateway key: refused with 401: This gateway key is not valid") for line in lines
+        )
+        env["AGENSH_GATEWAY_URL"] += "/v1"
+        code, lines = await asyncio.to_thread(doctor, "--harness", "codex", env=env)
+        assert code == 1
+        assert remedy_of(lines, "gateway").endswith("http://127.0.0.1:9000, without /v1.")
+
+
+async def test_a_provider_that_refuses_the_gateway_or_is_out_of_reach(tmp_path: Path) -> None:
+    async def look(url: Provider | str, folder: str) -> tuple[int, list[str]]:
+        async with serving_gateway(tmp_path / folder, url) as gateway:
+            env = {"AGENSH_GATEWAY_URL": gateway.url, "AGENSH_GATEWAY_KEY": gateway.keys[ONE]}
+            path = program(tmp_path, "0.171.0")
+            return await asyncio.to_thread(doctor, "--harness", "codex", env={"PATH": path, **env})
+
+    def refuse(status: int) -> Handler:
+        async def answer_with(_: Received, answer: Answer) -> None:
+            await answer.json({"error": {"message": f"No: {CREDENTIAL}"}}, status)
+
+        return answer_with
+
+    async with provider(refuse(401)) as upstream:
+        code, lines = await look(upstream, "refused")
+    assert code == 1
+    assert "gateway.api_key_env" in remedy_of(lines, "provider")
+    assert CREDENTIAL not in "".join(lines)
+    code, lines = await look("http://127.0.0.1:1/v1", "gone")
+    assert code == 1
+    assert "gateway.base_url" in remedy_of(lines, "provider")
+    async with provider(refuse(404)) as upstream:
+        code, lines = await look(upstream, "no list")
+    assert code == 0, lines
+    assert "--  provider: its list of models answers 404, which says nothing" in lines
 
 
 async def test_tools_that_answer_and_tools_that_refuse(tmp_path: Path) -> None:

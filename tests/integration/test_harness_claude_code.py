@@ -13,7 +13,7 @@ from adapters.base import Adapter, Outcome, SessionLost, TurnEnd
 from adapters.claude_code.adapter import ClaudeCodeAdapter
 from adapters.claude_code.launching import CONFIG
 from tests.support.harness_cases import HarnessCases
-from tests.support.harness_stage import LIMIT, MCP_TOKEN, Stage, mentions
+from tests.support.harness_stage import LIMIT, LOOK, MCP_TOKEN, Stage, mentions
 from tests.support.router_stage import until
 
 
@@ -32,7 +32,7 @@ class TestClaudeCode(HarnessCases):
         def written() -> bool:
             return any(words in path.read_text() for path in folder.rglob("*.jsonl"))
 
-        await until(written, LIMIT)
+        await until(written, LIMIT, every=LOOK)
 
     async def test_the_limits_of_tokens_reach_it(self, stage: Stage) -> None:
         await stage.open(max_output_tokens=4321, max_prompt_tokens=150_000)

@@ -254,7 +254,7 @@ async def test_a_worker_without_credentials_is_parked_at_once_and_keeps_its_even
         await stage.until(lambda: state(host) == "parked")
         status = await fetch_status(run)
     assert status["workers"][0]["state"] == "parked"
-    assert status["workers"][0]["reason"] == "The key was refused."
+    assert status["workers"][0]["reason"] == "auth: The key was refused."
     assert status["workers"][0]["queued"] == 1
     assert count(stage, ME) == 1
     # A person sees to it and starts the host again: the same session goes on, and the event is delivered.
@@ -262,6 +262,37 @@ async def test_a_worker_without_credentials_is_parked_at_once_and_keeps_its_even
     async with running(host_of(run, stage, StageBackends(board))):
         await stage.until(lambda: count(stage, ME) >= 2)
     assert stage.starts[1] == (ME, f"{ME}-s1")
+
+
+async def test_a_parked_worker_goes_on_when_it_is_told_to(tmp_path: Path, board: MemoryBoard) -> None:
+    run = new_run(tmp_path / "r1", workers=2, stagger="0s", budget="1h", wind_down="1m", last_call="1s", idle="1h")
+    refused = True
+
+    async def turn(adapter: StageAdapter, prompt: str) -> AsyncIterator[TurnItem]:
+        if adapter.launch.worker == ME and refused:
+            yield TurnEnd(Outcome.AUTH, "The key was refused.")
+        else:
+            yield TurnEnd(Outcome.COMPLETED)
+
+    async def unpark() -> Any:
+        async with httpx.AsyncClient(base_url=run.info().urls.node, trust_env=False) as client:
+            return (await client.post("/unpark", headers={"Authorization": "Bearer node-token"})).json()
+
+    stage = Stage(turn)
+    host = host_of(run, stage, StageBackends(board))
+    async with running(host):
+        await stage.until(lambda: state(host) == "parked")
+        assert await unpark() == {"workers": [ME]}
+        await stage.until(lambda: count(stage, ME) == 2 and state(host) == "parked")
+        refused = False
+        assert await unpark() == {"workers": [ME]}
+        await stage.until(lambda: count(stage, ME) == 3 and state(host) == "idle")
+        assert host.routers[ME].reason == ""
+        assert await unpark() == {"workers": []}
+    assert [session for worker, session in stage.starts if worker == ME] == [None, f"{ME}-s1", f"{ME}-s1"]
+    assert [row["parked_reason"] for row in rows(run, "select parked_reason from sessions")] == ["", ""]
+    (start,) = rows(run, f"select * from events where worker = '{ME}' and kind = 'start'")
+    assert (start["state"], start["attempts"]) == ("sent", 0)
 
 
 async def test_a_restart_resumes_the_session_and_the_clock(tmp_path: Path, board: MemoryBoard) -> None:

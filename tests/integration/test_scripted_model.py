@@ -153,6 +153,20 @@ async def test_a_stream_that_stalls_begins_and_holds_nothing_up(http, model, wir
     assert len(model.requests) == 1
 
 
+@WIRES
+async def test_a_key_it_does_not_take_is_refused_as_a_provider_refuses_it(wire):
+    path, body = ask(wire, "[[text: bye]]")
+    async with scripted_model(key="sk-right") as model, httpx.AsyncClient(base_url=model.url, trust_env=False) as http:
+        for headers in ({}, {"authorization": "Bearer sk-wrong"}, {"x-api-key": "sk-wrong"}):
+            for method, place in (("POST", path), ("GET", "/v1/models"), ("POST", "/v1/messages/count_tokens")):
+                refused = await http.request(method, place, headers=headers, json=body if method == "POST" else None)
+                assert refused.status_code == 401
+                assert refused.json()["error"]["message"] == "Incorrect API key provided."
+        for headers in ({"authorization": "Bearer sk-right"}, {"x-api-key": "sk-right"}, {"api-key": "sk-right"}):
+            assert (await http.post(path, headers=headers, json=body)).status_code == 200
+            assert (await http.get("/v1/models", headers=headers)).json()["data"][0]["id"] == "scripted"
+
+
 async def test_what_clis_ask_beside(http, model):
     assert (await http.head("/")).status_code == 200
     counted = await http.post("/v1/messages/count_tokens", json={"model": "m", "messages": []})

@@ -18,7 +18,7 @@ import pytest
 
 from adapters.base import Adapter, HarnessUnavailable, Outcome, SessionLost, Text, ToolActivity, TurnEnd
 from agensh.harnesses import install
-from tests.support.harness_stage import LIMIT, MCP_TOKEN, MODEL_KEY, Stage, harness_stage, mentions, tokens
+from tests.support.harness_stage import LIMIT, LOOK, MCP_TOKEN, MODEL_KEY, Stage, harness_stage, mentions, tokens
 from tests.support.router_stage import until
 
 ERRORS: Mapping[str, Outcome] = {
@@ -147,30 +147,30 @@ class HarnessCases:
 
     # Notices
 
-    @pytest.mark.parametrize("tool", ["echo", "refuse"])
     @pytest.mark.parametrize("structured", [False, True], ids=["text", "structured"])
-    async def test_a_notice_reaches_the_next_request(self, staging: Staging, tool: str, structured: bool) -> None:
+    async def test_a_notice_reaches_the_next_request(self, staging: Staging, structured: bool) -> None:
         async with staging(structured=structured) as stage:
             # Only the results carry it here, so that it is their doing.
             await stage.open(hooks_url="")
-            stage.tell("notice-alpha")
-            end = await stage.turn(f'[[mcp: {tool} {{"text": "payload-1"}}]] [[text: x]]')
+            for tool, said in (("echo", "echo: payload-1"), ("refuse", "refused: payload-1")):
+                stage.tell(f"notice-{tool}")
+                end = await stage.turn(f'[[mcp: {tool} {{"text": "payload-1"}}]] [[text: x]]')
+                assert end.outcome is Outcome.COMPLETED
+                asking, next_request = stage.loop_now()
+                assert mentions(asking, f"notice-{tool}") == 0
+                assert mentions(next_request, f"notice-{tool}") == (self.structured_copies if structured else 1)
+                assert mentions(next_request, said) > 0
+            assert [call.tool for call in stage.worker.calls] == ([] if structured else ["echo", "refuse"])
+
+    async def test_a_notice_after_a_shell_command(self, stage: Stage) -> None:
+        await stage.open()
+        for command, notice in (("true", "notice-alpha"), ("exit 3", "notice-beta")):
+            stage.tell(notice)
+            end = await stage.turn(f"[[bash: {command}]] [[text: x]]")
             assert end.outcome is Outcome.COMPLETED
             asking, next_request = stage.loop_now()
-            assert mentions(asking, "notice-alpha") == 0
-            assert mentions(next_request, "notice-alpha") == (self.structured_copies if structured else 1)
-            assert mentions(next_request, ": payload-1") > 0
-            assert [call.tool for call in stage.worker.calls] == ([] if structured else [tool])
-
-    @pytest.mark.parametrize("command", ["true", "exit 3"])
-    async def test_a_notice_after_a_shell_command(self, stage: Stage, command: str) -> None:
-        await stage.open()
-        stage.tell("notice-alpha")
-        end = await stage.turn(f"[[bash: {command}]] [[text: x]]")
-        assert end.outcome is Outcome.COMPLETED
-        asking, next_request = stage.loop_now()
-        assert mentions(asking, "notice-alpha") == 0
-        assert mentions(next_request, "notice-alpha") == 1
+            assert mentions(asking, notice) == 0
+            assert mentions(next_request, notice) == 1
 
     async def test_nothing_comes_twice_by_the_two_ways(self, stage: Stage) -> None:
         await stage.open()
@@ -212,7 +212,7 @@ class HarnessCases:
         prompt = f"[[bash: tail -f {forever}]]" if tool == "shell" else '[[mcp: hold {"text": "x"}]]'
         turn = asyncio.create_task(stage.turn(f"Killed. {prompt}"))
         if tool == "shell":
-            await until(lambda: bool(stage.running(f"tail -f {forever}")), LIMIT)
+            await until(lambda: bool(stage.running(f"tail -f {forever}")), LIMIT, every=LOOK)
         else:
             await asyncio.wait_for(stage.tools.holding.wait(), LIMIT)
         await self.written_down(stage, "Killed.")
@@ -221,7 +221,7 @@ class HarnessCases:
         assert end.outcome is Outcome.CRASHED
         assert end.reason
         await stage.adapter.stop()
-        await until(lambda: not stage.left(), LIMIT)
+        await until(lambda: not stage.left(), LIMIT, every=LOOK)
         assert await stage.open(session) == session
         assert (await stage.turn("After. [[text: SECOND-ANSWER]]")).outcome is Outcome.COMPLETED
         last = stage.loop_now()[-1]
@@ -232,10 +232,10 @@ class HarnessCases:
         session = await stage.open()
         forever = self._forever(stage)
         turn = asyncio.create_task(stage.turn(f"[[bash: tail -f {forever}]]"))
-        await until(lambda: bool(stage.running(f"tail -f {forever}")), LIMIT)
+        await until(lambda: bool(stage.running(f"tail -f {forever}")), LIMIT, every=LOOK)
         await stage.adapter.interrupt()
         assert (await turn).outcome is Outcome.INTERRUPTED
-        await until(lambda: not stage.running(str(forever)), LIMIT)
+        await until(lambda: not stage.running(str(forever)), LIMIT, every=LOOK)
         # The CLI lives on, with its session.
         assert (await stage.turn("Afterwards. [[text: x]]")).outcome is Outcome.COMPLETED
         assert mentions(stage.loop_now()[-1], "tail -f") > 0
@@ -256,13 +256,13 @@ class HarnessCases:
         await stage.open()
         forever = self._forever(stage)
         turn = asyncio.create_task(stage.turn(f"[[bash: tail -f {forever}]]"))
-        await until(lambda: bool(stage.running(f"tail -f {forever}")), LIMIT)
+        await until(lambda: bool(stage.running(f"tail -f {forever}")), LIMIT, every=LOOK)
         for line in stage.left().values():
             assert MCP_TOKEN not in line
             assert MODEL_KEY not in line
         await asyncio.gather(stage.adapter.stop(), stage.adapter.stop())
         assert (await turn).outcome in (Outcome.CRASHED, Outcome.INTERRUPTED)
-        await until(lambda: not stage.left(), LIMIT)
+        await until(lambda: not stage.left(), LIMIT, every=LOOK)
 
     async def test_an_unknown_session_is_lost(self, stage: Stage) -> None:
         with pytest.raises(SessionLost):

@@ -36,6 +36,7 @@ WORKER, PEER = "demo-worker1", "demo-worker2"
 MCP_TOKEN = "mcp-token-0123456789abcdef0123456789"
 MODEL_KEY = "model-key-fedcba9876543210fedcba98765"
 LIMIT = 90.0  # seconds; a CLI on a busy machine takes its time
+LOOK = 0.1  # seconds between two looks at all processes, or at a CLI's transcripts, which take milliseconds each
 
 
 class Spy:
@@ -127,8 +128,7 @@ class Stage:
 
     def left(self) -> dict[int, str]:
         """Return the processes of this stage's worker, CLI included, with their command lines."""
-        mark = f"AGENSH_RUN={self.launch.env['AGENSH_RUN']}".encode()
-        return {pid: line for pid, line in _processes(mark) if "<defunct>" not in line}
+        return processes_of(self.launch.env["AGENSH_RUN"])
 
     def running(self, words: str) -> dict[int, str]:
         """Return the processes of this stage whose command line holds `words`."""
@@ -145,13 +145,16 @@ def tokens(usage: Usage) -> Usage:
     return replace(usage, cost_usd=0.0)
 
 
-def _processes(mark: bytes) -> list[tuple[int, str]]:
-    found: list[tuple[int, str]] = []
+def processes_of(run_id: str) -> dict[int, str]:
+    """Return the living processes of a run's workers with their command lines."""
+    mark = f"AGENSH_RUN={run_id}".encode()
+    found: dict[int, str] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if mark in (folder / "environ").read_bytes().split(b"\0"):
                 line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
-                found.append((int(folder.name), line or "<defunct>"))
+                if line:  # a zombie has none
+                    found[int(folder.name)] = line
         except OSError:  # it has ended
             continue
     return found
@@ -260,4 +263,4 @@ async def harness_stage(
             yield stage
         finally:
             await stage.close()
-            await until(lambda: not stage.left(), LIMIT)
+            await until(lambda: not stage.left(), LIMIT, every=LOOK)

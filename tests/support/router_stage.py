@@ -70,7 +70,7 @@ class StageAdapter(Adapter):
         self.stage.known_sessions.add(self.session)
         return self.session
 
-    async def turn(self, prompt: str) -> AsyncIterator[TurnItem]:
+    async def turn(self, prompt: str) -> AsyncGenerator[TurnItem]:
         self.interrupted.clear()
         self.stage.prompts.setdefault(self.launch.worker, []).append(prompt)
         async for item in self.stage.turn(self, prompt):
@@ -198,13 +198,13 @@ class StageBackends:
         self.closed = True
 
 
-async def until(condition: Callable[[], bool], limit: float = 20.0) -> None:
-    """Wait until `condition` holds; TimeoutError after `limit` seconds."""
+async def until(condition: Callable[[], bool], limit: float = 20.0, *, every: float = 0.01) -> None:
+    """Wait until `condition` holds, looked at `every` so many seconds; TimeoutError after `limit` seconds."""
     async with asyncio.timeout(limit):
         while True:
             if condition():
                 return
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(every)
 
 
 class NoRuntime:

@@ -54,10 +54,10 @@ class Model:
 
 
 @asynccontextmanager
-async def scripted_model(player: Player | None = None) -> AsyncIterator[Model]:
-    """Serve the scripted model: what a prompt's directives say, or another player."""
+async def scripted_model(player: Player | None = None, key: str = "") -> AsyncIterator[Model]:
+    """Serve the scripted model: what a prompt's directives say, or another player; with a key it takes no other."""
     model = Model()
-    app = ScriptedModel(player or Directed(), model.take)
+    app = ScriptedModel(player or Directed(), model.take, key)
     async with serving(app) as model.url:
         try:
             yield model

@@ -58,7 +58,7 @@ def test_other_databases_are_refused(db: str) -> None:
 def test_a_database_that_cannot_be_used_is_one_sentence_without_its_password(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("board_service.database.WAIT", 0)
+    monkeypatch.setattr("agensh.db_setup.WAIT", 0)
     with pytest.raises(
         AgenshError, match=r"^database mysql\+aiomysql://u:\*\*\*@127\.0\.0\.1:1/n cannot be used: "
     ) as error:

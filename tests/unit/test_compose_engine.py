@@ -57,8 +57,8 @@ POOL_OF_TESTS = "198.18.0.0/15"  # for benchmarks of devices (RFC 2544): no rout
 
 def test_a_second_project_gets_networks_of_its_own() -> None:
     first = choose_subnets(client(), "one", POOL_OF_TESTS)
-    assert (first.backend, first.egress, first.team) == ("198.18.0.0/26", "198.18.0.64/26", "198.18.1.0/24")
-    taken = {f"one_{part}": getattr(first, part) for part in ("backend", "egress", "team")}
+    assert (first.services, first.egress, first.team) == ("198.18.0.0/26", "198.18.0.64/26", "198.18.1.0/24")
+    taken = {f"one_{part}": getattr(first, part) for part in ("services", "egress", "team")}
     assert choose_subnets(client(taken), "one", POOL_OF_TESTS) == first
     second = choose_subnets(client(taken), "two", POOL_OF_TESTS)
     assert second.team == "198.18.3.0/24"
@@ -129,10 +129,19 @@ def test_the_plan_names_all_that_would_be_made(tmp_path: Path, monkeypatch: pyte
     for part in ("network demo_team: 198.18.1.0/24", "volume demo_postgres", "service gateway", "service node"):
         assert part in lines
     assert "image of workers: mine:1 (would be built or pulled)" in lines
+    assert "image of mysql: mysql:8.4 (would be pulled)" in lines
     assert "port 127.0.0.1:9999 (AGENSH_PORT_BOARD)" in lines
     assert text.count("container demo_demo-worker") == 8
     assert "codex, all cores, 64 GiB, 4096 processes" in text
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_mistake_in_the_variables_comes_before_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dry_run, "connect", client)
+    spec = load_spec(ROOT / "team.example.toml")
+    for variable, value in (("AGENSH_PORT_GITEA", "99999"), ("AGENSH_NETWORKS", "198.18.0.0/24")):
+        with pytest.raises(UsageError, match=f"^{variable}: "):
+            next(iter(plan_lines(spec, tmp_path, None, {"AGENSH_NETWORKS": POOL_OF_TESTS, variable: value})))
 
 
 def test_a_worker_container_has_what_the_spec_says(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 from pathlib import Path
 
@@ -11,7 +12,14 @@ import pytest
 from agensh.cli.composing import open_run, read_environment
 from agensh.errors import AgenshError, SpecError, UsageError
 from agensh.launch.compose.preflight import MIN_FREE, MOST_WORKERS, check_disk, check_size, loopback_ports
-from agensh.launch.compose.project import ENDED, create_project_run, project_runs, renew_credential, write_compose_env
+from agensh.launch.compose.project import (
+    ENDED,
+    create_project_run,
+    project_runs,
+    renew_credential,
+    worker_image,
+    write_compose_env,
+)
 from agensh.rundir import RunDir
 from agensh.spec import TeamSpec, load_spec, parse_spec
 from tests.support.clock import ManualClock
@@ -52,6 +60,13 @@ def test_the_examples_variables_are_those_there_are() -> None:
         assert name == "AGENSH_PROVIDER_KEY" or (name in known and value in known), name
 
 
+def test_another_task_image_or_version_is_another_image_of_workers(example: TeamSpec) -> None:
+    container = example.container.model_copy(update={"task_image": "rust:1-bookworm"})
+    worker = example.worker.model_copy(update={"options": {"version": "0.170.0"}})
+    changed = [example.model_copy(update={"container": container}), example.model_copy(update={"worker": worker})]
+    assert len({worker_image(spec) for spec in [example, *changed]}) == 3
+
+
 def test_the_folder_has_copies_and_nothing_of_outside(example: TeamSpec, tmp_path: Path) -> None:
     run = make(example, tmp_path / "runs", AGENSH_PROVIDER_KEY=KEY)
     info = run.info()
@@ -61,7 +76,8 @@ def test_the_folder_has_copies_and_nothing_of_outside(example: TeamSpec, tmp_pat
         assert path.exists()
     assert (run.path / "task/cases/generators/__init__.py").is_file()  # imported by the cases' script
     assert info.containers is not None
-    assert info.containers.image == "agensh/worker-codex:local"
+    assert info.containers.image == worker_image(example)
+    assert re.fullmatch(r"agensh/worker-codex:local-[0-9a-f]{8}", worker_image(example))
     assert info.containers.network == "demo_team"
     assert str(ROOT) not in (run.path / "run.json").read_text()
 
@@ -129,6 +145,17 @@ def test_another_key_reaches_a_run_that_goes_on(example: TeamSpec, tmp_path: Pat
     renew_credential(run, example, {})
     assert file.read_text() == f"AGENSH_PROVIDER_KEY={KEY}\n"
     assert mode(file) == 0o600
+
+
+@pytest.mark.parametrize("key", ["sk-a$b", "sk-'a'", 'sk-"a', "sk-a\\b"])
+def test_a_key_that_compose_would_change_is_refused_and_not_shown(example: TeamSpec, tmp_path: Path, key: str) -> None:
+    with pytest.raises(UsageError, match=r"^AGENSH_PROVIDER_KEY: the value has .* Compose changes") as raised:
+        make(example, tmp_path / "runs", AGENSH_PROVIDER_KEY=key)
+    assert key not in str(raised.value)
+    assert list((tmp_path / "runs").iterdir()) == []
+    run = make(example, tmp_path / "runs", AGENSH_PROVIDER_KEY=KEY)
+    with pytest.raises(UsageError, match=r"^AGENSH_PROVIDER_KEY: "):
+        renew_credential(run, example, {"AGENSH_PROVIDER_KEY": key})
 
 
 def test_a_key_file_becomes_a_variable_of_the_gateway(example: TeamSpec, tmp_path: Path) -> None:

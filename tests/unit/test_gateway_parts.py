@@ -44,7 +44,9 @@ def test_a_body_that_is_none_is_one_sentence(body):
     [
         b'{"model":"m","stream":true}',
         b' \n{ "model":"m","stream":true}',
+        b'{"model":"m","stream":true} \r\n',
         b'{"model":"m","stream":true,"stream_options":null}',
+        rb'{"model":"m","stream":true,"stream\u005foptions":null}',
         b'{"model":"m","stream":true,"stream_options":{"include_usage":false,"x":1}}',
     ],
 )

@@ -1,4 +1,4 @@
-"""docs/harnesses.md: a section for each adapter, and each `team.toml` in it is one."""
+"""docs/harnesses.md: a section for each adapter; each `team.toml` there and in docs/gateway.md is one."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from agensh.spec import TeamSpec, parse_spec
 PAGE = (Path(__file__).parents[2] / "docs" / "harnesses.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 BLOCKS = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+GATEWAY_PAGE = (Path(__file__).parents[2] / "docs" / "gateway.md").read_text(encoding="utf-8")
+GATEWAY_BLOCKS = re.findall(r"^```toml\n(.*?)^```", GATEWAY_PAGE, re.MULTILINE | re.DOTALL)
 TASK: dict[str, Any] = {
     "team": {"name": "demo", "workers": 1},
     "task": {"kind": "repo", "goal": "x", "acceptance": "x"},
@@ -42,6 +44,11 @@ def test_every_adapter_has_its_section(name: str) -> None:
 def test_every_team_toml_is_one(block: str) -> None:
     spec = spec_of(block)
     assert spec.gateway is not None or spec.worker.harness in adapter_names()
+
+
+@pytest.mark.parametrize("block", GATEWAY_BLOCKS)
+def test_every_section_of_the_gateways_page_is_one(block: str) -> None:
+    assert spec_of(block).gateway is not None
 
 
 def test_every_tested_version_is_named() -> None:

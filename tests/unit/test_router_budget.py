@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from prompts import render
 from router.budget import BudgetWatch
 from router.desk import REMINDERS
 from router.events import Kind, NewEvent, Priority
+from tests.support.router_stage import until
 
 ONE, TWO = "demo-worker1", "demo-worker2"
 
@@ -47,6 +49,23 @@ class Source:
 def stage() -> tuple[Source, dict[str, Queue], BudgetWatch]:
     source, queues = Source(), {ONE: Queue(), TWO: Queue()}
     return source, queues, BudgetWatch(source, queues, SystemClock())
+
+
+async def test_an_answer_that_is_none_costs_one_look_and_not_the_host(stage, monkeypatch) -> None:
+    source, queues, watch = stage
+    monkeypatch.setattr("router.budget.LOOK_EVERY", 0.0)
+    source.team = 9.0
+    usual, strange = source.usage, [{}, {"team": None}, {"team": {"spent_usd": 1, "budget_usd": "x"}, "workers": {}}]
+
+    async def usage() -> Any:
+        return strange.pop(0) if strange else await usual()
+
+    source.usage = usage
+    watching = asyncio.create_task(watch.run())
+    await until(lambda: bool(queues[TWO].events) or watching.done())
+    assert not watching.done()
+    watching.cancel()
+    assert [event.kind for event in queues[ONE].events] == [Kind.BUDGET_80]
 
 
 async def test_each_warning_comes_once_for_the_fuller_of_the_two_budgets(stage) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from configparser import ConfigParser
 from pathlib import Path
@@ -81,10 +79,18 @@ def test_a_log_is_shown_from_its_last_lines_and_cannot_steer_the_terminal(local,
     assert capsys.readouterr().out.startswith("line 0 ")
     show_log(local, "worker1", lines=1, follow=True)  # nobody runs the run, so nothing is waited for
     assert capsys.readouterr().out == "\\x1b[2Jend"
-    with pytest.raises(AgenshError, match="demo-worker2 has logged nothing"):
+    with pytest.raises(AgenshError, match=r"there is no log of demo-worker2 in .*: it has not started"):
         show_log(local, "worker2", lines=0, follow=False)
     with pytest.raises(UsageError, match=r"worker: 'gateway' is none of this run's: .*, board, forge, chat, node"):
         show_log(local, "gateway", lines=0, follow=False)
+
+
+def test_a_log_of_any_length_keeps_its_characters(local, capsys):
+    local.logs.mkdir(exist_ok=True)
+    text = "x" + "ä€😀" * 30_000 + "\n"  # longer than what is read at once, and no character begins at a round place
+    (local.logs / "demo-worker1.log").write_bytes(text.encode() + b"cut \xe2\x82")
+    show_log(local, "worker1", lines=0, follow=False)
+    assert capsys.readouterr().out == text + "cut \ufffd"
 
 
 def test_a_local_run_cannot_be_frozen_or_attached_to(local):
@@ -161,6 +167,13 @@ def test_without_an_engine_each_command_says_so_in_a_sentence(arguments, said, t
     assert said in "".join(capsys.readouterr())
 
 
+def test_a_file_that_cannot_be_read_is_a_sentence(tmp_path, monkeypatch, capsys):
+    (tmp_path / "team" / "run.json").mkdir(parents=True)
+    monkeypatch.setattr(sys, "argv", ["agensh", "status", "--runs", str(tmp_path)])
+    assert app.run() == 1
+    assert capsys.readouterr().err == f"agensh: {tmp_path}/team/run.json: Is a directory\n"
+
+
 def test_what_a_project_was_started_with_is_kept(run):
     assert read_compose_env(run) == {}
     write_compose_env(run, {"AGENSH_PORT_GITEA": "3001", "AGENSH_RUN": "/a=b"})
@@ -171,26 +184,6 @@ def test_a_shell_is_the_workers_own():
     command = shell_command("demo_demo-worker1", "/r/home", "/r/work", terminal=False)
     assert command[:9] == ["docker", "exec", "-i", "-u", "10000:10000", "-w", "/r/work", "-e", "HOME=/r/home"]
     assert "-t" in shell_command("c", "/h", "/w", terminal=True)
-
-
-@pytest.mark.parametrize(
-    ("answers", "code", "called"),
-    [
-        ({}, 0, ["up team.toml", "wait /r/team 1", "report /r/team 1", "down /r/team 1"]),
-        ({"wait": 1}, 1, ["up team.toml", "wait /r/team 1", "report /r/team 1", "down /r/team 1"]),
-        ({"up": 2}, 2, ["up team.toml", "down /r/team 1"]),
-    ],
-)
-def test_a_cluster_job_ends_with_the_runs_exit_code_and_leaves_nothing_running(answers, code, called, tmp_path):
-    stub = tmp_path / "agensh"
-    cases = "".join(f"{name}) exit {number};; " for name, number in answers.items())
-    said = 'case $1 in up) echo "run: /r/team 1 (going on; a changed spec counts for the next run)";; esac'
-    stub.write_text(f'#!/bin/sh\necho "$*" >>{tmp_path}/calls\n{said}\ncase $1 in {cases} *) exit 0;; esac\n')
-    stub.chmod(0o755)
-    script = [str(ROOT / "scripts/launch_single_node.sh"), "team.toml"]
-    done = subprocess.run(script, env=os.environ | {"AGENSH": str(stub)}, capture_output=True, check=False)
-    assert done.returncode == code
-    assert (tmp_path / "calls").read_text().splitlines() == called
 
 
 def test_the_unit_goes_on_and_starts_nothing_new():

@@ -277,16 +277,20 @@ class Git:
         moved = objects.move_ref(repo, ref, new, old)
         if moved is not None:
             return moved
-        done = await self.run(repo, "update-ref", ref, new, old, ok=(0, 1, 128))
-        if done.code == 0:
-            return True
-        if read_ref(repo, ref) == (None if old == ZERO else old) and b"lock" not in done.err:
-            raise GitError("update-ref", done.code, done.err.decode(errors="replace"))
-        return False
+        return await self._change_ref(repo, ref, old, ref, new, old)
 
     async def delete_ref(self, repo: Path, ref: str, old: str) -> bool:
         """Delete a ref if it still is at `old`."""
-        return (await self.run(repo, "update-ref", "-d", ref, old, ok=(0, 1, 128))).code == 0
+        return await self._change_ref(repo, ref, old, "-d", ref, old)
+
+    async def _change_ref(self, repo: Path, ref: str, old: str, *arguments: str) -> bool:
+        done = await self.run(repo, "update-ref", *arguments, ok=(0, 1, 128))
+        if done.code == 0:
+            return True
+        error = GitError("update-ref", done.code, done.err.decode(errors="replace"))
+        if error.no_room or (read_ref(repo, ref) == (None if old == ZERO else old) and b"lock" not in done.err):
+            raise error
+        return False
 
     async def set_head(self, repo: Path, branch: str) -> None:
         """Make `branch` the one a clone checks out."""
@@ -324,10 +328,13 @@ class Git:
 
     async def branches(self, repo: Path) -> list[tuple[str, str]]:
         """Return names and tips of all branches, most recently committed first."""
-        done = await self.run(
-            repo, "for-each-ref", "--sort=-committerdate", "--format=%(objectname) %(refname:lstrip=2)", "refs/heads/"
-        )
-        pairs = (line.split(" ", 1) for line in done.text.splitlines())
+        command = ("for-each-ref", "--format=%(objectname) %(refname:lstrip=2)", "refs/heads/")
+        try:
+            done = await self.run(repo, command[0], "--sort=-committerdate", *command[1:])
+        except GitError:
+            # One commit with a time that git itself cannot read must not hide all branches.
+            done = await self.run(repo, *command)
+        pairs = (line.split(" ", 1) for line in done.text.split("\n") if line)
         return [(name, sha) for sha, name in pairs]
 
 
@@ -344,10 +351,10 @@ def read_ref(repo: Path, ref: str) -> str | None:
     if SHA.fullmatch(text):
         return text
     try:
-        packed = (repo / "packed-refs").read_text()
+        packed = (repo / "packed-refs").read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return None
-    for line in packed.splitlines():
+    for line in packed.split("\n"):
         sha, _, name = line.partition(" ")
         if name == ref and SHA.fullmatch(sha):
             return sha
@@ -367,6 +374,6 @@ def has_branches(repo: Path) -> bool:
     if any(not name.endswith(".lock") for _, _, files in os.walk(repo / "refs" / "heads") for name in files):
         return True
     try:
-        return " refs/heads/" in (repo / "packed-refs").read_text()
+        return " refs/heads/" in (repo / "packed-refs").read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return False

@@ -8,7 +8,10 @@ from pathlib import Path
 
 from agensh.embedded.forge.git import Git, Person
 
-_FORMAT = "%x1e%H%x1f%T%x1f%P%x1f%an%x1f%ae%x1f%at%x1f%cn%x1f%ce%x1f%ct%x1f%B%x1f"
+# NUL is the only character that nobody can write into a name or a message.
+_FIELDS = ("%H", "%T", "%P", "%an", "%ae", "%at", "%cn", "%ce", "%ct", "%B")
+_FORMAT = "%x00" + "".join(f"{field}%x00" for field in _FIELDS)
+_LATEST = 253_402_300_799  # the end of the year 9999
 _KINDS = {"A": "added", "M": "modified", "D": "removed", "T": "modified"}
 
 
@@ -59,7 +62,9 @@ async def commits(
     if path:
         arguments.append(path)
     done = await git.run(repo, *arguments, env={"GIT_LITERAL_PATHSPECS": "1"})
-    return [_parse(block) for block in done.out.decode(errors="replace").split("\x1e")[1:]]
+    parts = done.out.decode(errors="replace").split("\0")[1:]
+    width = len(_FIELDS) + 1
+    return [_parse(parts[start : start + width]) for start in range(0, len(parts), width)]
 
 
 async def commit(git: Git, repo: Path, sha: str, *, details: bool = False) -> CommitInfo:
@@ -67,12 +72,16 @@ async def commit(git: Git, repo: Path, sha: str, *, details: bool = False) -> Co
     return (await commits(git, repo, sha, limit=1, details=details))[0]
 
 
-def _parse(block: str) -> CommitInfo:
-    sha, tree, parents, an, ae, at, cn, ce, ct, message, rest = block.split("\x1f", 10)
-    info = CommitInfo(
-        sha, tree, parents.split(), Person(an, ae, int(at)), Person(cn, ce, int(ct)), message.rstrip("\n") + "\n"
-    )
-    for line in rest.splitlines():
+def seconds_of(text: str) -> int:
+    """Return a time of git's (epoch seconds); 0 for one that a commit has wrong, the end of time for one beyond it."""
+    return min(int(text), _LATEST) if text.isascii() and text.isdigit() else 0
+
+
+def _parse(fields: list[str]) -> CommitInfo:
+    sha, tree, parents, an, ae, at, cn, ce, ct, message, rest = fields
+    author, committer = Person(an, ae, seconds_of(at)), Person(cn, ce, seconds_of(ct))
+    info = CommitInfo(sha, tree, parents.split(), author, committer, message.rstrip("\n") + "\n")
+    for line in rest.split("\n"):
         if line.startswith(":"):
             kind, _, path = line.rpartition("\t")
             info.files.append((path, _KINDS.get(kind[-1], "modified")))

@@ -144,11 +144,11 @@ def ref_locks(repo: Path) -> dict[Path, int]:
 def _packed(repo: Path, ref: str) -> dict[str, str]:
     """Return of the packed refs this one, and those whose name holds it or is held by it as a folder."""
     try:
-        text = (repo / "packed-refs").read_text()
+        text = (repo / "packed-refs").read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return {}
     found = {}
-    for line in text.splitlines():
+    for line in text.split("\n"):
         sha, _, name = line.partition(" ")
         if name and (name == ref or name.startswith(f"{ref}/") or ref.startswith(f"{name}/")) and sha[:1] not in "#^":
             found[name] = sha

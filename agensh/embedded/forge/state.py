@@ -61,7 +61,7 @@ class Forge:
         self.git = Git(timeout=settings.git_timeout)
         self.passwords = Passwords(settings.password_rounds)
         self.auth = Authenticator(self.db, self.passwords, clock)
-        self.behind = Behind(clock)
+        self.behind = Behind(clock, self.db.full)
         self.checker = Checker(self)
         self.locks = Locks()
         self.git_slots = asyncio.Semaphore(settings.git_processes)

@@ -49,7 +49,7 @@ async def _follow(forge: Forge, repo: Row, path: Path, branches: set[str], pushe
 
     recheck, heads = await forge.db.write(note)
     for issue_id, tip in heads:
-        await keep_head(forge, path, issue_id, tip)
+        await forge.behind.now_or_later(partial(keep_head, forge, path, issue_id, tip))
     for issue_id in recheck:
         forge.checker.want(issue_id, MOVED)
 

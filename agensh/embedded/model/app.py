@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import hmac
 import json
 import math
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -36,6 +37,7 @@ from agensh.embedded.model.wire import Frame, Speech
 MODELS = (NAME, "gpt-5.4", "claude-sonnet-5")
 """What the list of models says; every other name is answered all the same."""
 WORKER_HEADER = "x-agensh-worker"
+WRONG_KEY = Refusal(401, "Incorrect API key provided.", "invalid_api_key")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +66,17 @@ Recorder = Callable[[Recorded], None]
 class ScriptedModel(Starlette):
     """The application. `close` ends the streams that stall or are slow, for a quick stop."""
 
-    def __init__(self, player: Player, record: Recorder | None = None) -> None:
+    def __init__(self, player: Player, record: Recorder | None = None, key: str = "") -> None:
+        """With a `key`, requests that come without it are refused as a provider refuses a wrong one (401)."""
         self._player = player
         self._record = record or (lambda _: None)
+        self._key = key
         self._closing = asyncio.Event()
         super().__init__(
             lifespan=self._lifespan,
             routes=[
                 Route("/healthz", _health),
-                Route("/v1/models", _models),
+                Route("/v1/models", self._models),
                 Route("/v1/responses", self._endpoint(Responses()), methods=["POST"]),
                 Route("/v1/chat/completions", self._endpoint(ChatCompletions()), methods=["POST"]),
                 Route("/v1/messages", self._endpoint(Messages()), methods=["POST"]),
@@ -103,6 +107,9 @@ class ScriptedModel(Starlette):
         raw = await request.body()
         body, asked = _read(speech, request, raw)
         recorded = Recorded(request.url.path, dict(request.headers), body, asked)
+        if not self._admits(request):
+            self._record(replace(recorded, answer=WRONG_KEY))
+            return _refuse(speech, WRONG_KEY)
         if asked is None:
             refusal = Refusal(400, "The body is not a request of this API.")
             self._record(replace(recorded, answer=refusal))
@@ -138,7 +145,24 @@ class ScriptedModel(Starlette):
     async def _count(self, request: Request) -> Response:
         raw = await request.body()
         self._record(Recorded(request.url.path, dict(request.headers), _json(raw)))
+        if not self._admits(request):
+            return _refuse(Messages(), WRONG_KEY)
         return JSONResponse({"input_tokens": count(len(raw.decode("utf-8", "replace")))})
+
+    async def _models(self, request: Request) -> Response:
+        if not self._admits(request):
+            return _refuse(Responses(), WRONG_KEY)
+        rows = [
+            {"id": name, "object": "model", "type": "model", "display_name": name, "owned_by": "agensh", "created": 0}
+            for name in MODELS
+        ]
+        return JSONResponse(
+            {"object": "list", "data": rows, "has_more": False, "first_id": MODELS[0], "last_id": MODELS[-1]}
+        )
+
+    def _admits(self, request: Request) -> bool:
+        given = _credential(dict(request.headers))
+        return not self._key or hmac.compare_digest(given.encode(), self._key.encode())
 
 
 class _Stream(Response):
@@ -216,7 +240,8 @@ def _json(raw: bytes) -> Json:
 
 
 def _credential(headers: dict[str, str]) -> str:
-    return headers.get("x-api-key") or headers.get("authorization", "").removeprefix("Bearer ")
+    named = headers.get("x-api-key") or headers.get("api-key")
+    return named or headers.get("authorization", "").removeprefix("Bearer ")
 
 
 def _refuse(speech: Speech, refusal: Refusal) -> Response:
@@ -226,16 +251,6 @@ def _refuse(speech: Speech, refusal: Refusal) -> Response:
 
 async def _health(_: Request) -> Response:
     return JSONResponse({"status": "ok"})
-
-
-async def _models(_: Request) -> Response:
-    rows = [
-        {"id": name, "object": "model", "type": "model", "display_name": name, "owned_by": "agensh", "created": 0}
-        for name in MODELS
-    ]
-    return JSONResponse(
-        {"object": "list", "data": rows, "has_more": False, "first_id": MODELS[0], "last_id": MODELS[-1]}
-    )
 
 
 async def _probe(_: Request) -> Response:

@@ -18,7 +18,7 @@ from agensh.db import migrate, open_engine
 from agensh.errors import AgenshError
 from agensh.identity import write_private_json
 from agensh.launch.compose.grading import grade_in_containers
-from agensh.launch.compose.project import ENDED
+from agensh.launch.compose.project import ENDED, ENDING
 from agensh.launch.export import export_submission
 from agensh.launch.local import write_report
 from agensh.provision.all import provision
@@ -38,6 +38,8 @@ async def provision_run(run: RunDir) -> None:
     secrets = await provision(run, info, run.secrets(), progress=_say)
     run.write_secrets(secrets)
     if info.spec.task.cases is not None:
+        if not (run.private / "cases.jsonl").exists():
+            _say("asking the reference for the answers of the hidden cases")
         _say(f"{await asyncio.to_thread(prepare_cases, run, info)} hidden cases answered")
     give_back(run)
 
@@ -58,6 +60,8 @@ async def finish(run: RunDir, info: RunInfo) -> None:
     if [row["state"] for row in (await read_runtime(run))["runs"]] != ["finished"]:
         return
     assert info.containers is not None
+    # The node host answers nobody from now on: whoever waits for it sees why.
+    (run.path / ENDING).touch()
     await _collect(run, info)
     await asyncio.to_thread(remove_containers, connect(), info.containers.project)
     await export_submission(run, info)
@@ -68,6 +72,7 @@ async def finish(run: RunDir, info: RunInfo) -> None:
     report = build_report(await load_record(run))
     write_report(run, report)
     (run.path / ENDED).touch()
+    (run.path / ENDING).unlink(missing_ok=True)
     log.info("run is finished", extra={"report": json.dumps(report.to_json())[:2000]})
     give_back(run)
 
@@ -120,10 +125,23 @@ async def live_status(run: RunDir, info: RunInfo) -> list[dict[str, Any]]:
             answers = [await http.get(f"{place.url}/status") for place in info.places]
             return [answer.raise_for_status().json() for answer in answers]
     except httpx.HTTPError as error:
+        raise AgenshError("the node host does not answer") from error
+
+
+async def unpark(run: RunDir, info: RunInfo) -> list[str]:
+    """Let the parked workers of the run's node hosts go on, and return who was parked."""
+    headers = {"Authorization": f"Bearer {run.secrets().node_admin}"}
+    try:
+        async with httpx.AsyncClient(headers=headers, timeout=5.0, trust_env=False) as http:
+            answers = [await http.post(f"{place.url}/unpark") for place in info.places]
+            return [worker for answer in answers for worker in answer.raise_for_status().json()["workers"]]
+    except httpx.HTTPError as error:
         raise AgenshError(f"the node host does not answer: {error!r}") from error
 
 
 async def _collect(run: RunDir, info: RunInfo) -> None:
+    # The node host makes the tables at its start, and may have got no further than that.
+    await asyncio.to_thread(migrate, run.runtime_url, MIGRATIONS, version_table=VERSION_TABLE)
     await Collector(run, info, run.secrets()).collect()
     write_private_json(run.path / "record" / RUNTIME_COPY, await read_runtime(run))
 

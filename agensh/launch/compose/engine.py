@@ -31,7 +31,7 @@ _TAIL = 400  # characters of a failed call's output that are shown
 class Subnets:
     """The networks of one project."""
 
-    backend: str
+    services: str
     egress: str
     team: str
 
@@ -107,7 +107,7 @@ def choose_subnets(client: docker.DockerClient, project: str, pool: str = "") ->
     mine: dict[str, str] = {}
     for network in client.networks.list():
         subnets = [config.get("Subnet", "") for config in (network.attrs["IPAM"].get("Config") or [])]
-        if network.name in {f"{project}_{part}" for part in ("backend", "egress", "team")} and subnets:
+        if network.name in {f"{project}_{part}" for part in ("services", "egress", "team")} and subnets:
             mine[network.name.removeprefix(f"{project}_")] = subnets[0]
         taken += [ipaddress.IPv4Network(subnet) for subnet in subnets if subnet and ":" not in subnet]
     if len(mine) == 3:
@@ -116,7 +116,7 @@ def choose_subnets(client: docker.DockerClient, project: str, pool: str = "") ->
         if not any(block.overlaps(other) for other in taken):
             small, team = block.subnets(new_prefix=24)
             first, second, *_ = small.subnets(new_prefix=26)
-            return Subnets(backend=str(first), egress=str(second), team=str(team))
+            return Subnets(services=str(first), egress=str(second), team=str(team))
     raise AgenshError(f"networks: no free /{_BLOCK} is left in {base}; name another range with AGENSH_NETWORKS.")
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import tarfile
 import tempfile
 from contextlib import suppress
@@ -28,6 +29,7 @@ MEMORY = 8 << 30  # bytes for building and running a submission
 PIDS = 4096
 CASES_TIME = 3600.0  # seconds that running all cases may take, the build apart
 LOG_CAP = 2000  # characters
+log = logging.getLogger(__name__)
 
 
 async def grade_in_containers(run: RunDir, info: RunInfo, *, most: int = DEFAULT_CHECKPOINTS) -> list[Checkpoint]:
@@ -35,7 +37,12 @@ async def grade_in_containers(run: RunDir, info: RunInfo, *, most: int = DEFAULT
     if info.spec.task.cases is None and info.spec.task.acceptance is None:
         return []
     client = connect()
-    return await Grader(run, info, grade=lambda sha: _grade(client, run, info, sha)).grade_main(most=most)
+    grader = Grader(run, info, grade=lambda sha: _grade(client, run, info, sha))
+    return await grader.grade_main(most=most, progress=_tell)
+
+
+def _tell(done: int, count: int) -> None:
+    log.info("grading", extra={"done": done, "count": count})
 
 
 def _grade(client: docker.DockerClient, run: RunDir, info: RunInfo, sha: str) -> tuple[int, int, bool, str]:

@@ -6,6 +6,7 @@ engine that mounts workers' folders, and to a person. The task's files are copie
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
 import shutil
@@ -33,8 +34,12 @@ URLS = ServiceUrls(
 """Where the services answer inside the project's networks."""
 ADMIN = "agensh-admin"
 ENV_FILE = "compose.env"
+_CHANGED = "$'\"\\"
+"""What one of the Composes replaces, unquotes or cuts in a line of an environment file; there is no common escape."""
 ENDED = "ended"
 """File of a run folder that says: its time is over and the report is written, or its data was removed."""
+ENDING = "ending"
+"""File of a run folder that says: its time is over, and the node host collects, grades and writes the report."""
 PLAYBOOK = "playbook"
 """Folder of the task's files that workers of the scripted harness see."""
 
@@ -89,6 +94,14 @@ def renew_credential(run: RunDir, spec: TeamSpec, environment: Mapping[str, str]
 
 
 def _write_env(path: Path, values: Mapping[str, str]) -> None:
+    """Write a file that Compose reads into a container's environment; UsageError names a value that it would change."""
+    for key, value in values.items():
+        changed = sorted({character for character in value if character in _CHANGED})
+        if changed:
+            raise UsageError(
+                f"{key}: the value has {' '.join(map(repr, changed))}, which Compose changes on the way into a "
+                "container; use another credential."
+            )
     write_private(path, "".join(f"{key}={value}\n" for key, value in values.items()))
 
 
@@ -234,10 +247,12 @@ def _write_secret_files(run: RunDir, spec: TeamSpec, database: str, credential: 
 
 
 def worker_image(spec: TeamSpec) -> str:
-    """Return the name of the image that `agensh up` builds for this spec's workers."""
-    if spec.worker.harness == "scripted":
+    """Return the name of the image that `agensh up` builds for this spec's workers, after what it is made of."""
+    worker = spec.worker
+    if worker.harness == "scripted":
         return SCRIPTED_IMAGE
-    return f"agensh/worker-{spec.worker.harness}:local"
+    made_of = f"{worker.options.get('version', '')} {spec.container.task_image}"
+    return f"agensh/worker-{worker.harness}:local-{hashlib.sha256(made_of.encode()).hexdigest()[:8]}"
 
 
 def write_compose_env(run: RunDir, variables: Mapping[str, str]) -> Path:

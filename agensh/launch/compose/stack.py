@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from enum import StrEnum
 from typing import Any
 
-from docker.errors import APIError
+from docker.errors import APIError, NotFound
 
 from adapters.container_runtime import connect, remove_containers
-from agensh.errors import AgenshError
+from agensh.errors import AgenshError, UsageError
 from agensh.identity import write_private
 from agensh.launch.compose.engine import Compose, check_ports, choose_subnets, compose_command
 from agensh.launch.compose.forge_admin import ensure_forge_admin
 from agensh.launch.compose.images import ensure_images
-from agensh.launch.compose.live import LiveRun, containers_of, find_service, read_compose_env
+from agensh.launch.compose.live import KEPT_LOGS, LiveRun, ProjectState, containers_of, find_service, read_compose_env
 from agensh.launch.compose.preflight import check_disk, loopback_ports
-from agensh.launch.compose.project import ENDED, write_compose_env
+from agensh.launch.compose.project import ENDED, ENDING, write_compose_env
+from agensh.launch.compose.provider import judge
+from agensh.launch.compose.reboot import BOOT_FILE
 from agensh.rundir import RunDir
 
 SERVICES = ("mysql", "postgres", "gitea", "mattermost", "board")
@@ -25,6 +29,15 @@ PASSED_ON = ("AGENSH_IMAGE_", "AGENSH_MEMORY_", "AGENSH_PORT_", "AGENSH_DOCKER_S
 HEALTHY = 300.0  # seconds until all services answer; Gitea and Mattermost make their databases at first
 _LOOK = 0.5  # seconds between two looks
 Say = Callable[[str], None]
+
+
+class Stage(StrEnum):
+    """How far a run has got."""
+
+    RUNNING = "running"
+    ENDING = "ending"
+    """Its time is over; the node host collects, grades and writes the report."""
+    ENDED = "ended"
 
 
 class Stack:
@@ -54,7 +67,7 @@ class Stack:
             **passed,
             "AGENSH_RUN": str(self.run.path),
             "AGENSH_IMAGE_SERVICE": self.containers.grader_image,
-            "AGENSH_SUBNET_BACKEND": subnets.backend,
+            "AGENSH_SUBNET_SERVICES": subnets.services,
             "AGENSH_SUBNET_TEAM": subnets.team,
             "AGENSH_SUBNET_EGRESS": subnets.egress,
         }
@@ -67,65 +80,118 @@ class Stack:
         """Return Compose with this run's variables written down."""
         return Compose(self.project, write_compose_env(self.run, self.variables()), tuple(compose_command()))
 
-    def up(self) -> bool:
+    @property
+    def stage(self) -> Stage:
+        """How far the run has got."""
+        if (self.run.path / ENDED).exists():
+            return Stage.ENDED
+        return Stage.ENDING if (self.run.path / ENDING).exists() else Stage.RUNNING
+
+    def up(self) -> Stage:
         """Bring everything up: images, services, accounts, the node host. AgenshError says what to do.
 
-        False when the run turned out to be over: its time, or by a reboot that aborts it.
+        The stage tells whether its time turned out to be over, or whether a reboot has ended it.
         """
+        self._check_place()
         if self._live().unpause():
             self.say("the project was paused; it goes on")
+        stage = self.stage
+        if stage is Stage.ENDED or (stage is Stage.ENDING and self._live().state() is ProjectState.RUNNING):
+            return stage
         self._check()
+        was_running = self._running("node") is not None
         ensure_images(self.client, self.containers, self.info.spec, self.environment, self.say)
         compose = self.compose()
         services = [*SERVICES, *(["gateway"] if self.gateway else [])]
         self.say(f"starting {', '.join(services)}")
         compose.call("up", "-d", *services, profiles=["gateway"])
         self.wait_healthy(services)
-        self.provision(compose)
+        if self.stage is Stage.RUNNING:
+            self._ask_provider()
+            self.provision(compose)
         self.say("starting the node host")
         compose.call("up", "-d", "--no-deps", "node", profiles=["node"])
         self.wait_healthy(["node"])
-        return not (self.run.path / ENDED).exists()
+        stage = self.stage
+        if stage is Stage.RUNNING and was_running and (parked := self._live().unpark()):
+            self.say(f"{', '.join(parked)}: parked until now, goes on")
+        return stage
+
+    def _ask_provider(self) -> None:
+        """Say when the provider cannot be reached; AgenshError when it refuses the credential."""
+        section = self.info.spec.gateway
+        if section is not None and (known := judge(section, self._live().ask_provider(), "agensh up")):
+            self.say(known)
 
     def provision(self, compose: Compose | None = None) -> None:
         """Make what the run needs on its services; nothing that is there is made twice."""
+        self._check_place()
         compose = compose or self.compose()
         url = f"http://127.0.0.1:{self.ports()['AGENSH_PORT_GITEA']}"
         ensure_forge_admin(self._container("gitea"), url, self.run, self.say)
+        self._remove_one_offs()
         self.say("provisioning: accounts, tokens, repository, channel")
         compose.call("run", "--rm", "-T", "--no-deps", "provision", profiles=["provision"], show=True)
 
     def down(self) -> None:
-        """Stop everything and keep the record and the data; the run goes on with the next `up`."""
+        """Stop everything and keep the record and the data; the run goes on with the next `up`.
+
+        AgenshError when the record could not be collected; all is stopped all the same.
+        """
         compose = self.compose()
-        self._live().unpause()  # what is frozen cannot end in order
-        if self._running("node") is not None:
-            self.say("stopping the node host; it puts its workers away")
-            compose.call("stop", "-t", "60", "node", profiles=["node"])
-        if self._running("gitea") is not None and self._running("board") is not None:
-            self.say("collecting the record")
-            self.one_off(compose, "collect")
-        self.save_logs()
+        failed = self._put_away(compose)
         # Before the networks: one that a container is on cannot be removed.
         remove_containers(self.client, self.project)
         compose.call("down", "--remove-orphans", "-t", "30", profiles=["gateway", "provision", "node"])
+        if failed:
+            raise AgenshError(
+                f"all is stopped, but the record could not be collected ({failed}); the data is kept, and `agensh up` "
+                "and `agensh down` collect it."
+            )
+
+    def _put_away(self, compose: Compose) -> str:
+        """End the node host in order, collect the record, keep the logs; return why it could not be collected."""
+        self._live().unpause()  # what is frozen cannot end in order
+        failed = ""
+        if self._running("node") is not None:
+            self.say("stopping the node host; it puts its workers away")
+            compose.call("stop", "-t", "60", "node", profiles=["node"])
+        # Before the node host's first start there is no record, and that of a run that has ended is whole.
+        begun = (self.run.path / BOOT_FILE).exists() and self.stage is not Stage.ENDED
+        if begun and self._running("gitea") is not None and self._running("board") is not None:
+            self.say("collecting the record")
+            try:
+                self.one_off(compose, "collect")
+            except AgenshError as error:
+                failed = str(error)
+        self.save_logs()
+        return failed
 
     def save_logs(self) -> None:
         """Keep the logs of the containers that are ours in the run folder: they go with their containers."""
-        for service in ("node", "board", "gateway"):
+        for service in KEPT_LOGS:
             container = self._live().service(service)
             if container is not None:
                 write_private(self.run.logs / f"{service}.jsonl", container.logs().decode(errors="replace"))
 
     def one_off(self, compose: Compose, name: str) -> None:
         """Run one of the short services (`provision`, `collect`) against the running stack."""
+        self._remove_one_offs()
         arguments = ["python", "-m", "agensh.launch.service", name, str(self.run.path), "0"]
         compose.call("run", "--rm", "-T", "--no-deps", "provision", *arguments, profiles=["provision"], show=True)
 
+    def _remove_one_offs(self) -> None:
+        """Remove the short services that a command has left behind which was killed; two at once would collide."""
+        labels = [f"com.docker.compose.project={self.project}", "com.docker.compose.oneoff=True"]
+        for container in self.client.containers.list(all=True, filters={"label": labels}):
+            with suppress(NotFound):
+                container.remove(force=True)
+
     def clean(self) -> None:
-        """Remove all containers, networks and volumes of the project; the run folder stays."""
+        """Remove all containers, networks and volumes of the project; the run folder stays, with the record."""
         compose = self.compose()
-        self._live().unpause()
+        if failed := self._put_away(compose):
+            self.say(f"the record is not complete: {failed}")
         node = self._find("node")
         if node is not None:
             node.remove(force=True)  # before its workers, which it would start again
@@ -133,6 +199,16 @@ class Stack:
         compose.call("down", "-v", "--remove-orphans", "-t", "10", profiles=["gateway", "provision", "node"])
         # Its data is gone: the next `up` starts a run of its own.
         (self.run.path / ENDED).touch()
+        (self.run.path / ENDING).unlink(missing_ok=True)
+
+    def _check_place(self) -> None:
+        """UsageError when the run folder was moved: run.json and the containers name its files where they were."""
+        goal = self.info.spec.task.goal
+        here = self.run.path / "task" / "goal" / goal.name
+        if not (goal.exists() and here.exists() and goal.samefile(here)):
+            raise UsageError(
+                f"run: {str(self.run.path)!r} cannot go on here: it was made at {str(goal.parents[2])!r}; move it back."
+            )
 
     def _check(self) -> None:
         compose_command()
@@ -148,8 +224,8 @@ class Stack:
         while waiting:
             for service in sorted(waiting):
                 state, ended = self._health(service)
-                # A node host whose run is over ends and answers nobody.
-                if state == "healthy" or (service == "node" and (self.run.path / ENDED).exists()):
+                # A node host whose run is over answers nobody, and ends.
+                if state == "healthy" or (service == "node" and self.stage is not Stage.RUNNING):
                     waiting.discard(service)
                 elif ended or time.monotonic() > until:
                     raise AgenshError(

@@ -17,9 +17,6 @@ from agensh.clock import Clock
 from board_service.service import BoardService
 from board_service.settings import BoardSettings
 from tests.support.board_server import RunningBoard, serving_board
-from tests.support.mariadb import mariadb_server
-
-__all__ = ["mariadb_server"]
 
 ADMIN = "test-admin-token"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import httpx
@@ -19,7 +19,7 @@ from agensh.gateway.tables import MIGRATIONS, VERSION_TABLE, metadata
 from agensh.gateway.usage import Tokens
 from agensh.urls import sqlite_url
 from tests.support.gateway import serving_gateway
-from tests.support.provider import provider, usual
+from tests.support.provider import Answer, Received, provider, usual
 
 ONE, TWO = "demo-worker1", "demo-worker2"
 END = Settled("metered", 3.0, 200, "", Tokens(10, 4, 1, 5, 2), 0.25)
@@ -129,6 +129,36 @@ async def test_while_the_database_is_away_nothing_new_is_asked(tmp_path: Path, m
         states = [row["state"] for row in await gateway.rows()]
         assert states.count("metered") == 2, "the one that was cut, and the last"
         assert "open" not in states
+
+
+async def test_while_the_database_goes_away_every_answer_is_one_that_a_cli_can_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agensh.db.BUSY_TIMEOUT", 0.05)
+    monkeypatch.setattr("agensh.gateway.ledger.PATIENCE", 1.0)
+    monkeypatch.setattr("agensh.gateway.ledger.RETRY_WAIT", 0.05)
+
+    async def failing(received: Received, answer: Answer) -> None:
+        if b'"fail"' in received.body:
+            await answer.json({"error": "no"}, 400)
+        else:
+            await usual(received, answer)
+
+    async with provider(failing) as upstream, serving_gateway(tmp_path, upstream, models=["m"]) as gateway:
+        for body, status in (
+            ({"model": "other"}, 403),
+            ({"model": "m"}, 503),  # paid, and not on record in time
+            ({"model": "m", "metadata": "fail"}, 503),
+        ):
+            gateway.gateway.ledger._away = False  # found out anew by each
+            with closing(sqlite3.connect(tmp_path / "gateway.sqlite3", isolation_level=None)) as holder:
+                holder.execute("BEGIN IMMEDIATE")
+                answered = await gateway.ask("/v1/responses", body)
+            assert (answered.status_code, "agensh_" in answered.json()["error"]["code"]) == (status, True)
+        async with asyncio.timeout(30):
+            while len(rows := await gateway.rows()) < 3 or gateway.gateway.ledger.away:  # noqa: ASYNC110 - it tries by itself
+                await asyncio.sleep(0.02)
+        assert [row["state"] for row in rows] == ["refused", "metered", "failed"]
 
 
 async def test_nothing_is_written_once_it_closes(tmp_path: Path) -> None:

@@ -278,6 +278,17 @@ async def test_a_provider_that_is_not_there_is_one_sentence(tmp_path: Path) -> N
         assert (row["state"], row["reason"]) == ("failed", "agensh_provider_unreachable")
 
 
+async def test_a_provider_that_closes_in_the_middle_is_told_from_one_that_is_not_there(tmp_path: Path) -> None:
+    async def close(received: Received, answer: Answer) -> None:
+        answer.cut()
+
+    async with provider(close) as upstream, serving_gateway(tmp_path, upstream) as gateway:
+        answer = await gateway.ask("/v1/responses", {"model": "m"})
+        error = answer.json()["error"]
+        assert (answer.status_code, error["code"]) == (502, "agensh_provider_unreachable")
+        assert error["message"] == "The provider closed the connection before its answer was whole."
+
+
 async def test_a_provider_that_says_nothing_is_given_up(tmp_path: Path) -> None:
     async def silent(received: Received, answer: Answer) -> None:
         if received.path.endswith("/responses"):
@@ -314,6 +325,8 @@ async def test_only_allowed_models_and_efforts(tmp_path: Path, path: str) -> Non
         assert other.json()["error"]["message"] == (
             "model: 'gpt-5.4-pro' is not allowed in this run; it is one of gpt-5.4, x."
         )
+        none = await gateway.ask(path, {})
+        assert none.json()["error"]["message"] == "model: missing; it is one of gpt-5.4, x."
         for asked in (
             {"reasoning": {"effort": "high"}},
             {"reasoning_effort": "max"},
@@ -325,7 +338,7 @@ async def test_only_allowed_models_and_efforts(tmp_path: Path, path: str) -> Non
         assert upstream.requests == []
         for fine in ({}, {"reasoning": {"effort": "low"}}):
             assert (await gateway.ask(path, {"model": "gpt-5.4"} | fine)).status_code == 200
-        assert [row["state"] for row in await gateway.rows()] == ["refused"] * 5 + ["metered"] * 2
+        assert [row["state"] for row in await gateway.rows()] == ["refused"] * 6 + ["metered"] * 2
 
 
 async def test_bodies_are_bounded(tmp_path: Path) -> None:

@@ -179,7 +179,7 @@ async def refs(call: ApiCall, owner: str, name: str, ref: str = "") -> list[Json
     """The refs that begin with a name; 404 when there is none."""
     repo, path = await call.repo(owner, name)
     done = await call.forge.git.run(path, "for-each-ref", "--format=%(objectname) %(objecttype) %(refname)")
-    lines = [line.split(" ", 2) for line in done.text.splitlines()]
+    lines = [line.split(" ", 2) for line in done.text.split("\n") if line]
     found = [line for line in lines if line[2].startswith(f"refs/{ref}")]
     if not found:
         raise not_found()

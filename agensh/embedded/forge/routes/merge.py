@@ -6,23 +6,26 @@ The lock is one a pull request, not one a base, as in Gitea: merges into one bas
 
 from __future__ import annotations
 
+import logging
 from functools import partial
-from typing import Any
+from pathlib import Path
 
 from fastapi import APIRouter, Response
 from pydantic import AliasChoices, BaseModel, Field
 
 from agensh.embedded.forge import history, merging
 from agensh.embedded.forge.errors import ApiError, not_found, unprocessable
-from agensh.embedded.forge.git import branch_tip
+from agensh.embedded.forge.git import GitError, branch_tip
 from agensh.embedded.forge.mergeability import VIEWED
 from agensh.embedded.forge.shapes import MERGEABLE
-from agensh.embedded.forge.state import ApiCall
+from agensh.embedded.forge.state import ApiCall, Forge
 from agensh.embedded.forge.store import issues as store
 from agensh.embedded.forge.store import notifications, protections, repos, statuses
 from agensh.embedded.forge.store.database import Row, Tx
 from agensh.embedded.forge.store.repos import Mode
 from agensh.embedded.forge.sync import branches_moved, drop_intent, merged, retarget
+
+log = logging.getLogger(__name__)
 
 router = APIRouter(prefix="/api/v1")
 
@@ -90,18 +93,34 @@ async def merge(call: ApiCall, owner: str, name: str, number: int, new: Merge) -
             await call.write(lambda tx: drop_intent(tx, issue["id"]))
             raise ApiError(409, "merge push out of date")
         done = partial(_merged, now=forge.now(), issue_id=issue["id"], sha=sha, head=head, user_id=call.user["id"])
-        written = await forge.behind.now_or_later(partial(forge.db.write, done))
+        await forge.behind.now_or_later(partial(forge.db.write, done))
     moved = {pull["base_branch"]}
     delete = new.delete_branch_after_merge
     if delete is None:
         delete = repos.options(repo)["default_delete_branch_after_merge"]
-    if delete and written and await call.read(lambda tx: _may_delete(tx, repo, pull, call.user)):
-        branch = pull["head_branch"]
-        await call.write(lambda tx: retarget(tx, repo["id"], branch, pull["base_branch"]))
-        if await forge.git.delete_ref(path, f"refs/heads/{branch}", head):
-            moved.add(branch)
+    if delete:
+        remove = partial(_remove_head, forge, path, repo=repo, pull=pull, head=head, user=call.user)
+        if not await forge.behind.now_or_later(remove):
+            about = {"repository": f"{owner}/{name}", "branch": pull["head_branch"]}
+            log.info("a merged branch waits to be deleted", extra=about)
+        moved.add(pull["head_branch"])
     await branches_moved(forge, repo, path, moved, call.user)
     return Response(status_code=200)
+
+
+async def _remove_head(forge: Forge, path: Path, *, repo: Row, pull: Row, head: str, user: Row) -> None:
+    """Delete the branch of a merge, unless it is protected or has moved since."""
+    branch = pull["head_branch"]
+    if not await forge.db.read(lambda tx: _may_delete(tx, repo, pull, user)):
+        return
+    await forge.db.write(lambda tx: retarget(tx, repo["id"], branch, pull["base_branch"]))
+    try:
+        await forge.git.delete_ref(path, f"refs/heads/{branch}", head)
+    except GitError as error:
+        if error.no_room:
+            raise
+        # The merge is done and is not to be asked for again.
+        log.error("a merged branch was not deleted", extra={"branch": branch, "error": str(error)})
 
 
 def _merged(tx: Tx, now: int, issue_id: int, sha: str, head: str, user_id: int) -> None:
@@ -160,7 +179,7 @@ def _blocked(tx: Tx, rule: protections.Rule, issue: Row, pull: Row) -> str:
     return ""
 
 
-async def _commit(call: ApiCall, repo: Row, path: Any, issue: Row, pull: Row, base: str, head: str, new: Merge) -> str:
+async def _commit(call: ApiCall, repo: Row, path: Path, issue: Row, pull: Row, base: str, head: str, new: Merge) -> str:
     """Make what the base will point to; 409 with the paths when the sides conflict after all."""
     git, by = call.forge.git, call.forge.person(call.user)
     title = new.title

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from functools import partial
 
 from fastapi import APIRouter, Response
 from fastapi.responses import PlainTextResponse
@@ -97,7 +98,7 @@ async def create(call: ApiCall, owner: str, name: str, new: NewPull) -> Json:
             return issue["id"], _shape(call.shapes(tx), tx, issue["id"])
 
         issue_id, shape = await call.write(insert)
-        await keep_head(call.forge, path, issue_id, result.head)
+        await call.forge.behind.now_or_later(partial(keep_head, call.forge, path, issue_id, result.head))
     if (branch_tip(path, head), branch_tip(path, base)) != (result.head, result.base):
         await branches_moved(call.forge, repo, path, {head, base}, call.user)
     return shape

@@ -5,10 +5,12 @@ BIN := $(VENV)/bin
 WORKERS ?= 8
 HARNESS ?= scripted
 SPEC ?= team.toml
+STORES := tests/contract/board tests/contract/gateway/test_ledger.py $(wildcard tests/contract/test_router_*.py) \
+  tests/integration/test_board_process.py tests/integration/test_rehearse.py tests/chaos/test_kill_database.py
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demos up down test test-docker chaos bench lint format lock clean
+.PHONY: help setup demo demos up down test test-docker test-mysql chaos bench lint format lock clean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 12
@@ -37,6 +39,11 @@ test: $(STAMP)  ## Run the test suite
 
 test-docker: $(STAMP)  ## Run the tests that need Docker (root: installs and starts the engine when there is none)
 	$(BIN)/python -m pytest tests/docker
+
+# Not part of .ci/run: the server comes from Debian's unstable suite, which must not decide about a change.
+test-mysql: $(STAMP)  ## Run the store tests on the real MySQL (root, Docker; its image is made from Debian's unstable suite)
+	$(BIN)/python -m tests.support.mysql
+	AGENSH_TEST_MYSQL=real $(BIN)/python -m pytest -n 2 --dist loadfile -k "not sqlite" $(STORES)
 
 chaos: $(STAMP)  ## The chaos suite, long, three times in a row (CHAOS="-k disk" picks)
 	for round in 1 2 3; do AGENSH_CHAOS=long $(BIN)/python -m pytest tests/chaos -n 2 --dist worksteal $(CHAOS) || exit 1; done

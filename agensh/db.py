@@ -209,7 +209,8 @@ def run_migrations(config: Config, target_metadata: Any) -> None:
     with engine.connect() as connection:
         if url.get_backend_name() != "sqlite":
             # Several processes of a run may start at once; the lock ends with the connection.
-            connection.exec_driver_sql("SELECT GET_LOCK(CONCAT(DATABASE(), '.agensh'), 60)")
+            # By a hash: a database's name may have 64 characters, and that is all that MySQL takes for a lock's.
+            connection.exec_driver_sql("SELECT GET_LOCK(CONCAT('agensh.', SHA2(DATABASE(), 224)), 60)")
             connection.commit()
         context.configure(
             connection=connection,

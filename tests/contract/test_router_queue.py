@@ -299,4 +299,5 @@ async def test_a_poll_reads_what_is_waiting_not_the_history(writer: Writer, queu
 
 async def explain(connection: AsyncConnection, statement: str, parameters: Any) -> str:
     how = "EXPLAIN QUERY PLAN " if connection.dialect.name == "sqlite" else "EXPLAIN "
-    return str((await connection.exec_driver_sql(how + statement, parameters)).all())
+    rows = await connection.exec_driver_sql(how + statement, parameters)
+    return " ".join(str(value) for row in rows for value in row)  # a row's own words are cut where they are long

@@ -98,3 +98,11 @@ def test_no_secret_is_in_the_file(document: dict[str, Any]) -> None:
     for service, settings in document["services"].items():
         for name in settings.get("environment", {}):
             assert not any(word in name for word in ("PASSW", "SECRET_KEY", "DATASOURCE", "API_KEY")), (service, name)
+
+
+def test_mysql_keeps_no_binary_log_and_is_asked_by_the_program_its_image_has(document: dict[str, Any]) -> None:
+    mysql = document["services"]["mysql"]
+    assert "--skip-log-bin" in mysql["command"]
+    _, asked = mysql["healthcheck"]["test"]
+    for program in ("mysqladmin", "mariadb-admin"):
+        assert program in asked

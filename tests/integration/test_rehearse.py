@@ -107,6 +107,6 @@ async def test_a_database_that_cannot_be_used_is_said_before_anything_starts(
 async def test_a_database_that_holds_something_is_refused(tmp_path: Path) -> None:
     with running_mariadb() as server:
         server.run("CREATE DATABASE agensh_board", "CREATE TABLE agensh_board.mine (a INT)")
-        url = f"mysql+aiomysql://root@127.0.0.1:{server.port}/{{name}}"
+        url = server.url("{name}")
         with pytest.raises(AgenshError, match=r"agensh_board\S* is not empty \(it has mine, "):
             await Rehearsal(Options(workers=2, db=url), tmp_path, lambda _line: None, SystemClock()).run()

@@ -1,6 +1,7 @@
 """A private MariaDB for tests: its own data folder, socket and port, gone afterwards. Works as root and as a user.
 
-`mariadb_server` is a session fixture; it skips, with the reason, where the server is not installed.
+`mariadb_server` is a session fixture; it skips, with the reason, where the server is not installed. With
+`AGENSH_TEST_MYSQL=real` it, and `running_mariadb`, is a real MySQL (`tests/support/mysql.py`).
 """
 
 from __future__ import annotations
@@ -19,14 +20,17 @@ from pathlib import Path
 import pymysql
 import pytest
 
-START_SECONDS = 60.0
+START_SECONDS = 300.0
 
 
 class MariaDb:
     """A server over its own data folder: started, killed and started again on one port."""
 
+    program = "mariadbd"
+
     def __init__(self, program: str, folder: Path, options: Sequence[str]) -> None:
-        self.port = _free_port()
+        self.port = free_port()
+        self.password = ""
         self._folder = folder
         self._command = [
             program,
@@ -53,17 +57,15 @@ class MariaDb:
 
     def start(self) -> None:
         """Start and wait until it answers."""
-        with (self._folder / "log").open("ab") as log:
-            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+        self._launch()
         deadline = time.monotonic() + START_SECONDS
         while True:
             try:
                 self.run("SELECT 1")
                 return
             except pymysql.err.OperationalError:
-                if self._process.poll() is not None or time.monotonic() > deadline:
-                    words = (self._folder / "log").read_text(errors="replace")[-2000:]
-                    raise RuntimeError(f"mariadbd did not start: {words}") from None
+                if not self._runs() or time.monotonic() > deadline:
+                    raise RuntimeError(f"{self.program} did not start: {self._words()[-2000:]}") from None
                 time.sleep(0.05)
 
     def kill(self) -> None:
@@ -86,7 +88,13 @@ class MariaDb:
         """Run statements as root and return the rows of the last one."""
         with (
             pymysql.connect(
-                host="127.0.0.1", port=self.port, user="root", database=database, charset="utf8mb4", autocommit=True
+                host="127.0.0.1",
+                port=self.port,
+                user="root",
+                password=self.password,
+                database=database,
+                charset="utf8mb4",
+                autocommit=True,
             ) as connection,
             connection.cursor() as cursor,
         ):
@@ -94,11 +102,26 @@ class MariaDb:
                 cursor.execute(statement)
             return list(cursor.fetchall())
 
-    def new_database(self, character_set: str = "utf8mb4") -> str:
-        """Create an empty database and return its SQLAlchemy URL."""
-        name = f"board_{uuid.uuid4().hex[:12]}"
+    def new_database(self, character_set: str = "utf8mb4", prefix: str = "board_") -> str:
+        """Create an empty database and return its SQLAlchemy URL; its name is the prefix and 12 characters."""
+        name = f"{prefix}{uuid.uuid4().hex[:12]}"
         self.run(f"CREATE DATABASE {name} CHARACTER SET {character_set}")
-        return f"mysql+aiomysql://root@127.0.0.1:{self.port}/{name}"
+        return self.url(name)
+
+    def url(self, name: str) -> str:
+        """Return the SQLAlchemy URL of a database, whether it is there or not."""
+        password = f":{self.password}" if self.password else ""
+        return f"mysql+aiomysql://root{password}@127.0.0.1:{self.port}/{name}"
+
+    def _launch(self) -> None:
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+
+    def _runs(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def _words(self) -> str:
+        return (self._folder / "log").read_text(errors="replace")
 
 
 def find(*names: str) -> str | None:
@@ -107,7 +130,8 @@ def find(*names: str) -> str | None:
     return next((found for name in names if (found := shutil.which(name, path=path))), None)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -119,6 +143,12 @@ def running_mariadb(*options: str) -> Iterator[MariaDb]:
 
     `options` go after the small ones of tests.
     """
+    if os.environ.get("AGENSH_TEST_MYSQL") == "real":
+        from tests.support.mysql import running_mysql  # it stands on this module
+
+        with running_mysql(*options) as real:
+            yield real
+        return
     server = find("mariadbd", "mysqld")
     install = find("mariadb-install-db", "mysql_install_db")
     if server is None or install is None:

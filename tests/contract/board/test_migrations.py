@@ -64,6 +64,13 @@ async def test_two_processes_may_create_the_tables_at_once(database: str) -> Non
     assert await table_names(database) == {*metadata.tables, VERSION_TABLE}
 
 
+async def test_the_database_may_have_the_longest_name(mariadb_server: MariaDb) -> None:
+    url = mariadb_server.new_database(prefix="d" * 52)
+    assert len(url.rsplit("/", 1)[1]) == 64
+    await asyncio.to_thread(prepare, url)
+    assert await table_names(url) == {*metadata.tables, VERSION_TABLE}
+
+
 async def test_every_character_set_of_mysql_is_checked(mariadb_server: MariaDb) -> None:
     url = mariadb_server.new_database("latin1")
     await asyncio.to_thread(prepare, url)

@@ -141,7 +141,7 @@ def test_the_forge(tmp_path: Path) -> None:
 
 
 def test_the_chat(tmp_path: Path) -> None:
-    for result in results_of("tests.support.embedded_victims", "chat", tmp_path, 15):
+    for result in results_of("tests.support.embedded_victims", "chat", tmp_path, 10):
         found = result["found"]
         assert [text for text, _ in found["posts"]] == TEXTS, result
         told = {line.removeprefix("posted ") for line in result["log"]}

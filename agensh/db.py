@@ -29,6 +29,7 @@ T = TypeVar("T")
 POOL_SIZE = 8
 BUSY_TIMEOUT = 20.0  # seconds a SQLite writer waits for its turn
 RETRIES = 6
+MIGRATION_WAIT = 60  # seconds for another process to finish its migration
 IDLE = 1.0  # seconds after which a connection may have been cut without anybody having noticed
 _MIGRATING = threading.Lock()  # Alembic keeps the running migration in module globals
 _MYSQL_RETRYABLE = {1020, 1205, 1213, 2006, 2013, 2055, 1040, 1053, 1927, 2003, 4031}
@@ -182,7 +183,8 @@ async def retrying(
 def migrate(url: str, scripts: Path, *, version_table: str, revision: str = "head") -> None:
     """Bring the tables of one owner to `revision` (blocking; call it before the event loop or in a thread).
 
-    `scripts` is the owner's Alembic folder; a revision below the current one migrates down.
+    `scripts` is the owner's Alembic folder; a revision below the current one migrates down. AgenshError when another
+    process does not get done with the same database.
     """
     config = Config()
     config.set_main_option("script_location", str(scripts))
@@ -210,7 +212,12 @@ def run_migrations(config: Config, target_metadata: Any) -> None:
         if url.get_backend_name() != "sqlite":
             # Several processes of a run may start at once; the lock ends with the connection.
             # By a hash: a database's name may have 64 characters, and that is all that MySQL takes for a lock's.
-            connection.exec_driver_sql("SELECT GET_LOCK(CONCAT('agensh.', SHA2(DATABASE(), 224)), 60)")
+            lock = f"SELECT GET_LOCK(CONCAT('agensh.', SHA2(DATABASE(), 224)), {MIGRATION_WAIT})"
+            if connection.exec_driver_sql(lock).scalar() != 1:
+                raise AgenshError(
+                    f"db: another process has been changing the tables of {url.database} for {MIGRATION_WAIT} s;"
+                    " end it, or start again when it has ended."
+                )
             connection.commit()
         context.configure(
             connection=connection,

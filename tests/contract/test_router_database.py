@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agensh.clock import SystemClock
 from agensh.db import DatabaseUnavailable, migrate
+from agensh.errors import AgenshError
 from agensh.urls import sqlite_url
 from router import writer as writer_module
 from router.queue import EventQueue, RetryPolicy
@@ -44,6 +45,24 @@ def plain(url: str) -> str:
     drivers = {"sqlite+aiosqlite": "sqlite", "mysql+aiomysql": "mysql+pymysql"}
     parsed = make_url(url)
     return parsed.set(drivername=drivers[parsed.drivername]).render_as_string(hide_password=False)
+
+
+def test_a_migration_that_does_not_end_keeps_others_out(
+    mariadb_server: MariaDb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = mariadb_server.new_database()
+    monkeypatch.setattr("agensh.db.MIGRATION_WAIT", 1)
+    engine = create_engine(plain(url))
+    try:
+        with engine.connect() as other:
+            other.exec_driver_sql("SELECT GET_LOCK(CONCAT('agensh.', SHA2(DATABASE(), 224)), 1)")
+            with pytest.raises(AgenshError, match="another process has been changing the tables of"):
+                migrate(url, MIGRATIONS, version_table=VERSION_TABLE)
+            assert inspect(engine).get_table_names() == []
+            other.invalidate()  # its process ends
+        migrate(url, MIGRATIONS, version_table=VERSION_TABLE)
+    finally:
+        engine.dispose()
 
 
 def test_the_migrations_make_the_tables_and_unmake_them(url: str) -> None:

@@ -82,7 +82,8 @@ def test_a_job_that_is_told_to_end_ends_its_command_and_stops_the_team(
     # The command goes on until it is told to end itself; `down` comes after it, for one command is at work at a time.
     stub.make(f"{command}) trap 'echo ended >>calls; exit 1' TERM; echo begun; while :; do sleep 0.05; done;;")
     with subprocess.Popen(
-        [str(SCRIPTS / "launch_single_node.sh"), "team.toml"],
+        # A shell cannot trap what was ignored when it began, as Ctrl-C is in a job in the background.
+        ["env", "--default-signal=INT", str(SCRIPTS / "launch_single_node.sh"), "team.toml"],
         env=stub.environment,
         stdout=subprocess.PIPE,
         text=True,

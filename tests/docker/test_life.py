@@ -108,7 +108,7 @@ def test_a_container_of_another_run_of_the_project_is_not_this_runs(run: RunDir,
     assert (other.state(), other.exists()) == (ProjectState.DOWN, False)
     with pytest.raises(AgenshError, match="has no container"):
         other.worker(WORKER)
-    with pytest.raises(UsageError, match=f"cannot go on: {newer.run_id} has taken project {PROJECT} since"):
+    with pytest.raises(UsageError, match=f"has nothing in project {PROJECT} any more: {newer.path} has taken it since"):
         go_on(run)
 
 

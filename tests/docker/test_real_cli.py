@@ -132,7 +132,7 @@ def test_a_key_that_the_provider_refuses_ends_up_in_one_line(team: Box, provider
     assert WRONG not in refused.stdout + refused.stderr
     assert not any(name.startswith(f"{PROJECT}_{PROJECT}-worker") for name in team.listing().containers)
     name_key(team, RIGHT)
-    assert "2 workers start, codex" in team.agensh("up", str(team.spec)).stdout
+    assert "2 workers, codex" in team.agensh("up", str(team.spec)).stdout
 
 
 def test_a_worker_has_its_own_key_and_no_way_to_the_provider(team: Box, provider: Provider) -> None:

@@ -286,7 +286,7 @@ async def test_a_parked_worker_goes_on_when_it_is_told_to(tmp_path: Path, board:
         await stage.until(lambda: count(stage, ME) == 2 and state(host) == "parked")
         refused = False
         assert await unpark() == {"workers": [ME]}
-        await stage.until(lambda: count(stage, ME) == 3 and state(host) == "idle")
+        await stage.until(lambda: count(stage, ME) >= 3 and state(host) == "idle")  # a reminder may follow
         assert host.routers[ME].reason == ""
         assert await unpark() == {"workers": []}
     assert [session for worker, session in stage.starts if worker == ME] == [None, f"{ME}-s1", f"{ME}-s1"]

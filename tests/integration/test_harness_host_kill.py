@@ -149,7 +149,7 @@ async def test_a_killed_host_in_mid_tool(cli: Cli, tmp_path: Path) -> None:
             (work / "go").touch()
             await until(lambda: bool(running("tail -f forever")), LIMIT, every=LOOK)
             await until(lambda: states(run)["3"] == "sent", LIMIT, every=LOOK)
-            # Each CLI writes its session down in its own time; what it has not written when it is killed is not resumed.
+            # Each CLI writes its session in its own time; what it has not written when it is killed is not resumed.
             await until(lambda: written("tail -f forever") and written("notice-alpha"), LIMIT, every=LOOK)
             (session,) = rows(run, "select session_id, number from sessions")
             before = processes_of(run.path.name)

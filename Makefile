@@ -8,6 +8,8 @@ SPEC ?= team.toml
 STORES := tests/contract/board tests/contract/gateway/test_ledger.py $(wildcard tests/contract/test_router_*.py) \
   tests/integration/test_board_process.py tests/integration/test_rehearse.py tests/chaos/test_kill_database.py
 STAMP := $(VENV)/.installed
+# Half as many again as there are cores: much of the suite waits for processes that it has started.
+JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n + n / 2)))
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demos up down test test-docker test-mysql chaos bench lint format lock clean
@@ -35,7 +37,7 @@ down: $(STAMP)  ## Stop it; the record stays, and make up goes on
 	$(BIN)/agensh down
 
 test: $(STAMP)  ## Run the test suite
-	$(BIN)/python -m pytest -n auto --dist worksteal --ignore=tests/docker
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --ignore=tests/docker
 
 test-docker: $(STAMP)  ## Run the tests that need Docker (root: installs and starts the engine when there is none)
 	$(BIN)/python -m pytest tests/docker

@@ -35,6 +35,9 @@ CONFIG = {
     "uploadpack.allowFilter": "true",
     "uploadpack.allowAnySHA1InWant": "true",
     "core.logAllRefUpdates": "false",
+    # Packing refs locks each in turn, and a slow disk makes that last: whoever wants to move one waits (milliseconds).
+    "core.filesRefLockTimeout": "10000",
+    "core.packedRefsTimeout": "10000",
     "core.quotePath": "false",
     "merge.renames": "true",
 }

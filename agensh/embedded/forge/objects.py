@@ -93,7 +93,7 @@ def format_tree(entries: dict[bytes, tuple[bytes, bytes]]) -> bytes:
 
 
 def move_ref(repo: Path, ref: str, new: str, old: str) -> bool | None:
-    """Move a ref from `old` (ZERO: must not exist) to `new`; False when it is elsewhere or locked, None: ask git.
+    """Move a ref from `old` (ZERO: must not exist) to `new`; False when it is elsewhere, None: ask git.
 
     It holds `<ref>.lock` meanwhile, as git does, and reads the packed refs under it (blocking).
     """
@@ -106,10 +106,8 @@ def move_ref(repo: Path, ref: str, new: str, old: str) -> bool | None:
         return None  # a ref stands where a folder has to be
     try:
         handle = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-    except FileExistsError:
-        return False
     except OSError:
-        return None  # git has just removed the empty folder
+        return None  # it is locked, and git waits its turn; or git has just removed the empty folder
     try:
         with os.fdopen(handle, "w") as file:
             file.write(f"{new}\n")

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TASKS = ("loose-objects", "incremental-repack", "pack-refs")
+TASKS = ("loose-objects", "pack-refs")
+OF_PACKS = "incremental-repack"  # fails where there is no pack
 
 
 async def run(forge: Forge) -> None:
@@ -31,7 +32,8 @@ async def once(forge: Forge) -> None:
     sql = "SELECT u.name AS owner, r.name FROM repos r JOIN users u ON u.id = r.owner_id"
     for row in await forge.db.read(lambda tx: tx.all(sql)):
         path = forge.path(row["owner"], row["name"])
+        tasks = [*TASKS, OF_PACKS] if any(path.glob("objects/pack/*.pack")) else TASKS
         try:
-            await forge.git.run(path, "maintenance", "run", "--quiet", *(f"--task={task}" for task in TASKS))
+            await forge.git.run(path, "maintenance", "run", "--quiet", *(f"--task={task}" for task in tasks))
         except (GitError, OSError) as error:
             log.warning("maintenance failed", extra={"repository": str(path), "error": str(error)})

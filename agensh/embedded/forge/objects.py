@@ -16,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 ZERO = "0" * 40
+TRIES = 100
 # Git drops some characters from names and at their ends; what has none of them is written as it stands.
 _PLAIN_NAME = re.compile(r"[^\x00-\x20.,:;<>\"\\'](?:[^\x00-\x1f<>]*[^\x00-\x20.,:;<>\"\\'])?")
 _PLAIN_BRANCH = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*(?:[./][A-Za-z0-9][A-Za-z0-9_-]*)*")
@@ -28,9 +29,7 @@ def write_object(repo: Path, kind: str, data: bytes) -> str:
     path = folder / sha[2:]
     if path.exists():
         return sha
-    folder.mkdir(exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=folder, prefix="tmp_obj_")
-    temporary = Path(name)
+    handle, temporary = _temporary(folder)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(zlib.compress(whole, 1))
@@ -40,6 +39,21 @@ def write_object(repo: Path, kind: str, data: bytes) -> str:
         temporary.unlink(missing_ok=True)
         raise
     return sha
+
+
+def _temporary(folder: Path) -> tuple[int, Path]:
+    """Open a new file in a folder of objects; packing removes the folder whenever it finds it empty."""
+    tries = 0
+    while True:
+        try:
+            folder.mkdir(exist_ok=True)
+            handle, name = tempfile.mkstemp(dir=folder, prefix="tmp_obj_")
+        except (FileNotFoundError, FileExistsError):
+            tries += 1
+            if tries == TRIES:
+                raise
+        else:
+            return handle, Path(name)
 
 
 def object_hash(kind: str, data: bytes) -> str:

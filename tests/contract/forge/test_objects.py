@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -110,6 +113,26 @@ async def test_a_change_that_does_not_fit_is_refused(repo: Path, change: Change,
     with pytest.raises(ApiError) as refused:
         await write_files(runner, repo, tip, [change], "next", BY)
     assert refused.value.status == status
+
+
+def test_objects_are_written_while_empty_folders_are_removed(repo: Path) -> None:
+    stop = threading.Event()
+
+    def remove() -> None:
+        while not stop.is_set():
+            for folder in (repo / "objects").iterdir():
+                with suppress(OSError):
+                    folder.rmdir()
+
+    with ThreadPoolExecutor(2) as pool:
+        removing = [pool.submit(remove) for _ in range(2)]
+        try:
+            written = [write_object(repo, "blob", f"{number}".encode()) for number in range(2000)]
+        finally:
+            stop.set()
+        for done in removing:
+            done.result()
+    assert git(repo, "cat-file", "-p", written[-1]) == "1999"
 
 
 async def commits(repo: Path, count: int) -> list[str]:

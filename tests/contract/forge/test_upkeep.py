@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from agensh.embedded.forge.settings import ForgeSettings
 from tests.contract.forge.world import World, eventually
 from tests.support.servers import running_forge
 
 
-def test_maintenance_packs_while_clients_push(tmp_path: Path) -> None:
+def test_maintenance_packs_while_clients_push(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     settings = ForgeSettings(event_source_update_time=0.05, password_rounds=1000, maintenance_interval=0.05)
     with running_forge(tmp_path / "forge", settings=settings) as forge:
         world = World(forge, tmp_path, "pack")
@@ -27,6 +29,7 @@ def test_maintenance_packs_while_clients_push(tmp_path: Path) -> None:
         clone.git("push", "-q", "origin", "HEAD:again")
         assert world.ann.http.get(f"{world.at}/branches/again").status_code == 200
         world.close()
+    assert "maintenance failed" not in caplog.text
 
 
 def test_a_creation_that_was_cut_off_does_not_block_the_name(tmp_path: Path) -> None:

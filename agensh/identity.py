@@ -40,6 +40,11 @@ def new_token(prefix: str = "ag") -> str:
     return f"{prefix}_{secrets.token_urlsafe(32)}"
 
 
+def new_password() -> str:
+    """Return a fresh password of 192 random bits that needs no quoting: not as an argument, in an address or in SQL."""
+    return secrets.token_hex(24)
+
+
 def token_hash(token: str) -> str:
     """Return the hash under which a token is stored."""
     return hashlib.sha256(token.encode()).hexdigest()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
 from agensh.clock import Clock
 from agensh.embedded.model import PRICES
-from agensh.identity import new_token
+from agensh.identity import new_password, new_token
 from agensh.launch.ports import HOST, free_ports
 from agensh.rundir import AdminSecrets, NodePlace, RunDir, RunInfo, RunSecrets, ServiceUrls, new_run_dir
 from agensh.spec import GatewaySection, TeamSpec
@@ -49,8 +48,8 @@ def create_run(spec: TeamSpec, root: Path, clock: Clock, *, hosts: int = 1, play
     )
     run.write_secrets(
         RunSecrets(
-            forge_admin=AdminSecrets(name="agensh-admin", password=secrets.token_urlsafe(24)),
-            chat_admin=AdminSecrets(name="agensh-admin", password=secrets.token_urlsafe(24)),
+            forge_admin=AdminSecrets(name="agensh-admin", password=new_password()),
+            chat_admin=AdminSecrets(name="agensh-admin", password=new_password()),
             board_admin=new_token("agadmin"),
             node_admin=new_token("agnode"),
             gateway_admin=new_token("aggwadmin") if with_gateway else "",

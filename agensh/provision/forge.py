@@ -5,11 +5,11 @@ The repository belongs to `info.owner`: an account that nobody logs into, so tha
 
 from __future__ import annotations
 
-import secrets
 from pathlib import Path
 
 from agensh.clients.gitea import GiteaClient
 from agensh.errors import AgenshError, ServiceError
+from agensh.identity import new_password
 from agensh.provision.job import Job, together
 from agensh.provision.seed import SeedFailed, push_main
 
@@ -29,7 +29,7 @@ async def provision_forge(job: Job) -> None:
     forge = GiteaClient(url, token=admin.token, http=job.http)
     job.progress(f"forge: signed in to Gitea {await forge.version()} as {admin.name}")
     if job.info.owner != admin.name:
-        await _ensure_account(forge, job.info.owner, secrets.token_urlsafe(24))
+        await _ensure_account(forge, job.info.owner, new_password())
 
     async def account(name: str) -> None:
         password = job.secrets.workers[name].forge_password

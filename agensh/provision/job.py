@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
@@ -11,7 +10,7 @@ import httpx
 
 from agensh.clients.http import backoff, unsure
 from agensh.errors import AgenshError, ServiceError
-from agensh.identity import new_token
+from agensh.identity import new_password, new_token
 from agensh.rundir import RunDir, RunInfo, RunSecrets, WorkerSecrets
 
 GROUP = 32  # workers between two saves of the secrets
@@ -48,7 +47,7 @@ class Job:
         for name in self.workers:
             if name not in self.secrets.workers:
                 self.secrets.workers[name] = WorkerSecrets(
-                    forge_password=secrets.token_urlsafe(24),
+                    forge_password=new_password(),
                     forge_token="",
                     chat_token="",
                     chat_user_id="",

@@ -6,7 +6,15 @@ import stat
 import pytest
 
 from agensh.errors import UsageError
-from agensh.identity import new_token, parse_worker_name, token_hash, token_matches, worker_name, write_private_json
+from agensh.identity import (
+    new_password,
+    new_token,
+    parse_worker_name,
+    token_hash,
+    token_matches,
+    worker_name,
+    write_private_json,
+)
 
 
 def test_names_round_trip():
@@ -46,3 +54,9 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
     with pytest.raises(TypeError):
         write_private_json(file, {"a": object()})
     assert json.loads(file.read_text()) == {"a": 1}
+
+
+def test_a_password_needs_no_quoting() -> None:
+    made = {new_password() for _ in range(100)}
+    assert len(made) == 100
+    assert all(len(word) == 48 and word.isalnum() for word in made), "no dash at the start: it would be an option"

@@ -7,13 +7,13 @@ password for a moment, and the real one goes over HTTP right after.
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Callable
 from typing import Any
 
 from agensh.clients.gitea import GiteaClient
 from agensh.clients.http import new_http_client
 from agensh.errors import AgenshError, ServiceError
+from agensh.identity import new_password
 from agensh.rundir import RunDir
 
 _THERE = "already exists"
@@ -24,7 +24,7 @@ def ensure_forge_admin(container: Any, url: str, run: RunDir, say: Callable[[str
     admin = run.secrets().forge_admin
     if asyncio.run(_accepts(url, admin.name, admin.password)):
         return
-    passing = secrets.token_urlsafe(24)
+    passing = new_password()
     create = ["create", "--admin", "--must-change-password=false", "--username", admin.name]
     created = _gitea(container, [*create, "--email", f"{admin.name}@agensh.invalid", "--password", passing])
     if _THERE in created:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,7 +17,7 @@ from adapters.container_runtime import REFERENCE
 from agensh.clock import Clock
 from agensh.errors import AgenshError, SpecError, UsageError
 from agensh.gateway.credential import read_credential
-from agensh.identity import new_token, write_private
+from agensh.identity import new_password, new_token, write_private
 from agensh.rundir import AdminSecrets, ContainerInfo, RunDir, RunInfo, RunSecrets, ServiceUrls, new_run_dir
 from agensh.spec import TeamSpec
 
@@ -128,12 +127,12 @@ def _fill(run: RunDir, spec: TeamSpec, now: float, images: Mapping[str, str], cr
             ),
         )
     )
-    database = secrets.token_urlsafe(24)
+    database = new_password()
     url = f"mysql+aiomysql://agensh:{database}@mysql:3306/agensh"
     run.write_secrets(
         RunSecrets(
-            forge_admin=AdminSecrets(name=ADMIN, password=secrets.token_urlsafe(24)),
-            chat_admin=AdminSecrets(name=ADMIN, password=secrets.token_urlsafe(24)),
+            forge_admin=AdminSecrets(name=ADMIN, password=new_password()),
+            chat_admin=AdminSecrets(name=ADMIN, password=new_password()),
             board_admin=new_token("agadmin"),
             node_admin=new_token("agnode"),
             gateway_admin=new_token("aggwadmin") if spec.gateway is not None else "",
@@ -214,18 +213,18 @@ def _copy(source: Path, target: Path) -> Path:
 def _write_secret_files(run: RunDir, spec: TeamSpec, database: str, credential: str) -> None:
     folder = run.path / "secrets"
     folder.mkdir(mode=0o700)
-    postgres, gitea, mattermost = (secrets.token_urlsafe(24) for _ in range(3))
+    postgres, gitea, mattermost = (new_password() for _ in range(3))
     files = {
         "mysql.env": {
             "MYSQL_DATABASE": "agensh",
             "MYSQL_USER": "agensh",
             "MYSQL_PASSWORD": database,
-            "MYSQL_ROOT_PASSWORD": secrets.token_urlsafe(24),
+            "MYSQL_ROOT_PASSWORD": new_password(),
         },
         "postgres.env": {"POSTGRES_USER": "postgres", "POSTGRES_DB": "postgres", "POSTGRES_PASSWORD": postgres},
         "gitea.env": {
             "GITEA__database__PASSWD": gitea,
-            "GITEA__security__SECRET_KEY": secrets.token_urlsafe(48),
+            "GITEA__security__SECRET_KEY": new_password(),
         },
         "mattermost.env": {
             "MM_SQLSETTINGS_DATASOURCE": f"postgres://mattermost:{mattermost}@postgres:5432/mattermost"

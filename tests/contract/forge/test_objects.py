@@ -127,12 +127,12 @@ def test_objects_are_written_while_empty_folders_are_removed(repo: Path) -> None
     with ThreadPoolExecutor(2) as pool:
         removing = [pool.submit(remove) for _ in range(2)]
         try:
-            written = [write_object(repo, "blob", f"{number}".encode()) for number in range(2000)]
+            written = [write_object(repo, "blob", f"{number}".encode()) for number in range(600)]
         finally:
             stop.set()
         for done in removing:
             done.result()
-    assert git(repo, "cat-file", "-p", written[-1]) == "1999"
+    assert git(repo, "cat-file", "-p", written[-1]) == "599"
 
 
 async def commits(repo: Path, count: int) -> list[str]:

@@ -98,5 +98,5 @@ def test_the_status_tells_how_long_a_worker_has_not_been_shown_something(
     assert json.loads(capsys.readouterr().out)["oldest_unseen_s"] == health.unseen
     showing.show_status(run, as_json=False)
     rows = {words[1]: words[3:] for line in capsys.readouterr().out.splitlines() if len(words := line.split("│")) > 3}
-    shown = {name.strip(): [each.strip() for each in rest][0] for name, rest in rows.items()}
+    shown = {name.strip(): rest[0].strip() for name, rest in rows.items()}
     assert shown == {"demo-worker1": "1:04", "demo-worker2": "", "demo-worker3": "0:00"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from ipaddress import ip_network
+from ipaddress import IPv4Network
 from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
@@ -72,11 +72,11 @@ def test_twenty_teams_come_and_go_on_one_box() -> None:
         for number in range(20):
             found = choose_subnets(client(there), f"t{turn}-{number}", POOL_OF_TESTS)
             there |= {f"t{turn}-{number}_{part}": getattr(found, part) for part in ("services", "egress", "team")}
-        networks = [ip_network(subnet) for subnet in there.values()]
+        networks = [IPv4Network(subnet) for subnet in there.values()]
         assert len(networks) == 60
         assert not any(one.overlaps(other) for one, other in combinations(networks, 2))
         # What went is free for those who come: the range does not wear off.
-        assert all(network.subnet_of(ip_network("198.18.0.0/18")) for network in networks)
+        assert all(network.subnet_of(IPv4Network("198.18.0.0/18")) for network in networks)
         there.clear()
 
 

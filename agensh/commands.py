@@ -27,21 +27,32 @@ async def run_command(
     Whatever it started is killed with it when it takes too long or its caller is cancelled: git leaves the transfer to
     a child, and a wait for the output of one that hangs has no end.
     """
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        cwd=cwd,
-        env=env,
-        stdin=asyncio.subprocess.PIPE if given else asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
+    # Cancelled in the midst of the start, asyncio would kill the command alone and wait for its children.
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *command,
+            cwd=cwd,
+            env=env,
+            stdin=asyncio.subprocess.PIPE if given else asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            start_new_session=True,
+        )
     )
     try:
         async with asyncio.timeout(seconds):
+            process = await asyncio.shield(starting)
             output, errors = await process.communicate(given or None)
     except BaseException:
+        await _end(starting)
+        raise
+    return Ended(process.returncode or 0, output, errors)
+
+
+async def _end(starting: asyncio.Future[asyncio.subprocess.Process]) -> None:
+    await asyncio.wait([starting])
+    if starting.exception() is None:
+        process = starting.result()
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
-        raise
-    return Ended(process.returncode or 0, output, errors)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,7 @@ def child_of(hanging: Path) -> int | None:
 async def gone(hanging: Path) -> None:
     child = child_of(hanging)
     if child is not None:
-        await until(lambda: started(child) is None)
+        await until(lambda: started(child) is None, 60)
 
 
 async def test_a_command_says_how_it_ended() -> None:
@@ -70,10 +71,27 @@ async def test_a_git_that_hangs_in_a_child_is_ended_with_it(hanging: Path, monke
         await gone(hanging)
 
 
-async def test_a_cancelled_command_is_ended_with_its_children(hanging: Path) -> None:
+@pytest.mark.parametrize("early", [False, True])
+async def test_a_cancelled_command_is_ended_with_its_children(
+    hanging: Path, monkeypatch: pytest.MonkeyPatch, early: bool
+) -> None:
+    start = asyncio.create_subprocess_exec
+
+    async def held(*command: str, **options: Any) -> asyncio.subprocess.Process:
+        """Start it and be cancelled before its start is told."""
+        process = await start(*command, **options)
+        while not hanging.exists():
+            await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.sleep(0)
+        return process
+
+    if early:
+        monkeypatch.setattr(asyncio, "create_subprocess_exec", held)
     running = asyncio.create_task(collect.git("fetch"))
-    await until(hanging.exists)
-    running.cancel()
+    if not early:
+        await until(hanging.exists, 60)
+        running.cancel()
     async with asyncio.timeout(60):
         with pytest.raises(asyncio.CancelledError):
             await running

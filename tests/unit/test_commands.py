@@ -80,8 +80,7 @@ async def test_a_cancelled_command_is_ended_with_its_children(
     async def held(*command: str, **options: Any) -> asyncio.subprocess.Process:
         """Start it and be cancelled before its start is told."""
         process = await start(*command, **options)
-        while not hanging.exists():
-            await asyncio.sleep(0.01)
+        await until(hanging.exists, 60)
         running.cancel()
         await asyncio.sleep(0)
         return process

@@ -27,6 +27,11 @@ def exact(length: int) -> TypeEngine[str]:
     return String(length).with_variant(collated, "mysql", "mariadb")
 
 
+def words() -> TypeEngine[str]:
+    """What others say, kept with every character whatever set the database has by default."""
+    return Text().with_variant(mysql.TEXT(charset="utf8mb4"), "mysql", "mariadb")
+
+
 def long_text() -> TypeEngine[str]:
     """Text of any length; MySQL's plain TEXT ends at 64 KiB."""
     return Text().with_variant(mysql.MEDIUMTEXT(charset="utf8mb4"), "mysql", "mariadb")
@@ -64,7 +69,7 @@ events = Table(
     Column("kind", String(32), nullable=False),
     Column("priority", Integer, nullable=False),
     Column("thread", exact(255), nullable=False),
-    Column("summary", Text, nullable=False),
+    Column("summary", words(), nullable=False),
     Column("body", long_text(), nullable=False),
     Column("observed_at", Double, nullable=False),
     Column("queued_at", Double, nullable=False),
@@ -73,7 +78,7 @@ events = Table(
     Column("attempts", Integer, nullable=False),  # deliveries that failed
     Column("handed_out", Integer, nullable=False),  # times it was shown; above 1 it was redelivered
     Column("available_at", Double, nullable=False),
-    Column("reason", Text, nullable=False),
+    Column("reason", words(), nullable=False),
     Column("via", String(8)),  # turn | notice | read
     Column("delivered_at", Double),
     Unique("worker", "dedupe_key", name="uq_events_worker_dedupe"),
@@ -103,7 +108,7 @@ turns = Table(
     Column("started_at", Double, nullable=False),
     Column("ended_at", Double),
     Column("outcome", String(20)),
-    Column("reason", Text, nullable=False),
+    Column("reason", words(), nullable=False),
     Column("prompt", long_text(), nullable=False),
     Column("text", long_text(), nullable=False),
     Column("events", Integer, nullable=False),
@@ -126,7 +131,7 @@ sessions = Table(
     Column("started_at", Double),
     Column("failures", Integer, nullable=False),  # failed turns in a row
     Column("restarts", Integer, nullable=False),  # fresh sessions in a row without a completed turn
-    Column("parked_reason", Text, nullable=False),
+    Column("parked_reason", words(), nullable=False),
     Column("parked_at", Double),
 )
 
@@ -147,7 +152,7 @@ tool_calls = Table(
     Column("id", key(), primary_key=True, autoincrement=True),
     Column("worker", exact(64), nullable=False),
     Column("turn_id", BigInteger),
-    Column("tool", String(190), nullable=False),
+    Column("tool", String(190).with_variant(mysql.VARCHAR(190, charset="utf8mb4"), "mysql", "mariadb"), nullable=False),
     Column("kind", String(8), nullable=False),  # mcp | shell | edit | other
     Column("arguments", long_text(), nullable=False),
     Column("ok", Boolean),

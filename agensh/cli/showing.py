@@ -65,6 +65,7 @@ def show_status(run: RunDir, *, as_json: bool) -> None:
                     else sum(event["state"] in {"queued", "in_flight"} for event in record.events),
                     "events_dead": sum(event["state"] == "dead" for event in record.events),
                     "parked": _parked(record, health),
+                    "oldest_unseen_s": health.unseen if health else {},
                     "urls": standing.urls,
                 }
             )
@@ -77,9 +78,10 @@ def show_status(run: RunDir, *, as_json: bool) -> None:
         console.print(
             f"{clock_label(health.elapsed)} gone, {clock_label(health.left)} left, {health.queued} events queued"
         )
-        table = Table("worker", "state")
+        table = Table("worker", "state", "oldest unseen")
         for name, state in health.workers.items():
-            table.add_row(name, Text(printable_line(state)))
+            waits = health.unseen.get(name)
+            table.add_row(name, Text(printable_line(state)), "" if waits is None else clock_label(waits))
         console.print(table)
     for name, url in standing.urls.items():
         console.print(f"{name}: {url}")

@@ -24,6 +24,9 @@ class Health:
     queued: int
     parked: dict[str, str]
     """Why, by the workers that are parked."""
+    unseen: dict[str, float]
+    """How long the oldest message or entry has been waiting to be shown, in seconds; workers that have seen all are
+    left out."""
 
 
 class NodeSilent(AgenshError):
@@ -54,4 +57,9 @@ def read_health(answers: Sequence[dict[str, Any]], now: float) -> Health:
         turns=sum(worker["turns"] for worker in workers),
         queued=sum(worker["queued"] for worker in workers),
         parked={worker["worker"]: worker["reason"] for worker in workers if worker["state"] == "parked"},
+        unseen={
+            worker["worker"]: max(0.0, now - worker["oldest_unseen_at"])
+            for worker in workers
+            if worker.get("oldest_unseen_at") is not None
+        },
     )

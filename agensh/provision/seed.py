@@ -6,13 +6,13 @@ its `main` is taken with its history (without a `main`: the branch it is on); wi
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import os
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from agensh.commands import run_command
 from agensh.errors import AgenshError
 
 TIMEOUT = 600.0  # seconds for one command; a push of a large history takes its time
@@ -107,26 +107,14 @@ class _Git:
     ) -> str:
         """Run Git and return what it printed; SeedFailed when it fails or takes too long."""
         where = ("--git-dir", str(self.repository)) if inside else ()
-        process = await asyncio.create_subprocess_exec(
-            "git",
-            *where,
-            *arguments,
-            env={**self._env, **(env or {})},
-            cwd=cwd or self.folder,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
+        command = ["git", *where, *arguments]
         try:
-            async with asyncio.timeout(TIMEOUT):
-                output, errors = await process.communicate()
-        except BaseException as error:
-            process.kill()
-            await process.wait()
-            if isinstance(error, TimeoutError):
-                raise SeedFailed(f"git {arguments[0]} did not end within {TIMEOUT:g} s.") from error
-            raise
-        if process.returncode:
+            code, output, errors = await run_command(
+                command, seconds=TIMEOUT, env={**self._env, **(env or {})}, cwd=cwd or self.folder
+            )
+        except TimeoutError as error:
+            raise SeedFailed(f"git {arguments[0]} did not end within {TIMEOUT:g} s.") from error
+        if code:
             words = errors.decode(errors="replace").strip()[-1000:]
             raise SeedFailed(f"The starting repository could not be pushed; git {arguments[0]}: {words}")
         return output.decode(errors="replace")

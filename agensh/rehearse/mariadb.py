@@ -22,6 +22,7 @@ from sqlalchemy.pool import NullPool
 
 from adapters import parent_death
 from agensh.clock import Clock
+from agensh.commands import run_command
 from agensh.errors import AgenshError
 from agensh.launch.ports import HOST, free_ports
 
@@ -98,18 +99,12 @@ async def _install(program: str, folder: Path) -> None:
         "--skip-name-resolve",
         *_account(),
     ]
-    process = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-    )
     try:
-        async with asyncio.timeout(INSTALL_SECONDS):
-            output, _ = await process.communicate()
-    except BaseException:
-        process.kill()
-        await process.wait()
-        raise
-    if process.returncode:
-        raise AgenshError(f"mariadb-install-db failed: {output.decode(errors='replace').strip()[-300:]}")
+        code, output, errors = await run_command(command, seconds=INSTALL_SECONDS, env=os.environ)
+    except TimeoutError:
+        raise AgenshError(f"mariadb-install-db did not end within {INSTALL_SECONDS:g} s.") from None
+    if code:
+        raise AgenshError(f"mariadb-install-db failed: {(output + errors).decode(errors='replace').strip()[-300:]}")
 
 
 async def _start(program: str, folder: Path, port: int) -> asyncio.subprocess.Process:

@@ -17,6 +17,7 @@ from typing import Any
 from agensh.clients.board import BoardClient
 from agensh.clients.gitea import GiteaClient
 from agensh.clients.mattermost import MattermostClient
+from agensh.commands import run_command
 from agensh.errors import AgenshError
 from agensh.gateway.ledger import read_requests
 from agensh.identity import write_private_json
@@ -52,33 +53,22 @@ async def git(
 
     `given` is what it reads from standard input.
     """
-    process = await asyncio.create_subprocess_exec(
-        "git",
-        *arguments,
-        cwd=cwd,
-        env={
-            "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
-            "HOME": "/nonexistent",
-            "GIT_CONFIG_NOSYSTEM": "1",
-            "GIT_TERMINAL_PROMPT": "0",
-            "LC_ALL": "C",
-            **(env or {}),
-        },
-        stdin=asyncio.subprocess.DEVNULL if given is None else asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    environment = {
+        "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
+        "HOME": "/nonexistent",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_TERMINAL_PROMPT": "0",
+        "LC_ALL": "C",
+        **(env or {}),
+    }
     try:
-        async with asyncio.timeout(GIT_TIMEOUT):
-            out, err = await process.communicate(None if given is None else given.encode())
-    except BaseException:
-        process.kill()
-        await process.wait()
-        raise
-    if process.returncode:
-        raise GitFailed(
-            f"git {arguments[0]} failed ({process.returncode}): {err.decode(errors='replace').strip()[-500:]}"
+        code, out, err = await run_command(
+            ["git", *arguments], seconds=GIT_TIMEOUT, env=environment, cwd=cwd, given=(given or "").encode()
         )
+    except TimeoutError as error:
+        raise GitFailed(f"git {arguments[0]} did not end within {GIT_TIMEOUT:g} s.") from error
+    if code:
+        raise GitFailed(f"git {arguments[0]} failed ({code}): {err.decode(errors='replace').strip()[-500:]}")
     return out.decode(errors="replace")
 
 
@@ -223,7 +213,7 @@ class Collector:
             found = await git(
                 *plain, *command, cwd=self.mirror, env=clone.environment(), given="\n".join(wanted) + "\n"
             )
-        except (GitFailed, TimeoutError):
+        except GitFailed:
             return []  # cut off in the making, or not to be read as a repository
         return found.split()
 

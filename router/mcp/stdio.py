@@ -7,7 +7,9 @@ showed is acknowledged with the next call. While the board does not answer the t
 from __future__ import annotations
 
 import asyncio
+import io
 import logging
+import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -15,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
+import anyio
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from mcp.server.stdio import stdio_server
@@ -121,7 +124,7 @@ class Port:
     desk: RemoteDesk
 
 
-async def serve(settings: Settings, clock: Clock) -> None:
+async def serve(settings: Settings, clock: Clock, stdout: anyio.AsyncFile[str]) -> None:
     """Serve until stdin ends; UsageError when the board refuses the token."""
     async with BoardClient(settings.url, settings.token, settings.board) as board:
         port = Port(board, RemoteDesk(board, await _worker(board, settings), clock))
@@ -140,8 +143,18 @@ async def serve(settings: Settings, clock: Clock) -> None:
             return types.CallToolResult.model_validate(result)
 
         server = new_server(toolbox, instructions=INSTRUCTIONS, on_call=call)
-        async with stdio_server() as (incoming, outgoing):
+        async with stdio_server(stdout=stdout) as (incoming, outgoing):
             await server.run(incoming, outgoing, server.create_initialization_options())
+
+
+def _take_stdout() -> anyio.AsyncFile[str]:
+    """Return stdout for the protocol alone: whatever a library or a child prints from now on goes to stderr."""
+    wire = os.dup(1)
+    try:
+        os.dup2(2, 1)
+    except OSError:  # there is no stderr
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return anyio.wrap_file(io.TextIOWrapper(os.fdopen(wire, "wb"), encoding="utf-8"))
 
 
 async def _worker(board: BoardClient, settings: Settings) -> str:
@@ -165,8 +178,9 @@ def main(environment: Mapping[str, str]) -> int:
     # Nothing is kept here that a signal could lose, and a reader blocked on stdin cannot be cancelled.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     logging.basicConfig(level=logging.ERROR, stream=sys.stderr)
+    stdout = _take_stdout()
     try:
-        asyncio.run(serve(Settings.from_environment(environment), SystemClock()))
+        asyncio.run(serve(Settings.from_environment(environment), SystemClock(), stdout))
     except UsageError as error:
         sys.stderr.write(f"agensh mcp board: {error}\n")
         return error.exit_code

@@ -134,6 +134,52 @@ def test_stdout_is_json_even_without_a_board() -> None:
     assert answers[3]["result"]["content"][0]["text"].startswith("status=invalid\nlabel is 'x'")
 
 
+def test_a_print_of_a_library_is_no_line_of_the_protocol(board: RunningBoard) -> None:
+    """Before the first message, at a call, and by a child: it goes to stderr, where a person finds it."""
+    lines = [
+        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "board_read", "arguments": {}}},
+    ]
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("AGENSH_")}
+    identity = {"AGENSH_BOARD_URL": board.url, "AGENSH_BOARD_TOKEN": board.token_for("fay")}
+    with subprocess.Popen(
+        [sys.executable, "-c", CHATTY],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**clean, **identity},
+    ) as process:
+        assert process.stdin
+        assert process.stdout
+        assert process.stderr
+        process.stdin.write(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+        process.stdin.flush()
+        assert [json.loads(process.stdout.readline())["id"] for _ in range(2)] == [1, 2]
+        process.stdin.close()
+        assert process.stdout.read() == b""
+        said = process.stderr.read().decode()
+        assert process.wait(20) == 0
+    for words in ("connected to whoami", "connected to pending", "a child of whoami", "a child of pending"):
+        assert words in said
+
+
+CHATTY = """
+import subprocess
+from agensh.clients.board import BoardClient
+
+def chatty(name, method):
+    def call(*args, **more):
+        print("connected to", name)
+        subprocess.run(["echo", "a child of", name])
+        return method(*args, **more)
+    return call
+
+for name in ("whoami", "pending"):
+    setattr(BoardClient, name, chatty(name, getattr(BoardClient, name)))
+from agensh.cli.mcp import app
+app(["board"])
+"""
 HELLO = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import create_engine, event, func, insert, inspect, make_url, select
+from sqlalchemy import create_engine, event, func, insert, inspect, make_url, select, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -39,6 +40,13 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 async def writer(url: str) -> AsyncIterator[Writer]:
     async with open_writer(url, SystemClock()) as writer:
         yield writer
+
+
+OUR_OWN_WORDS = {
+    "alembic_version_router.version_num", "events.kind", "events.source", "events.state", "events.via",
+    "notices.kind", "notices.via", "processes.started", "runs.state", "tool_calls.kind", "turns.outcome",
+}  # fmt: skip
+"""Columns that hold names of states and the like, which are ASCII."""
 
 
 def plain(url: str) -> str:
@@ -77,6 +85,28 @@ def test_the_migrations_make_the_tables_and_unmake_them(url: str) -> None:
         assert set(inspect(engine).get_table_names()) == {VERSION_TABLE}
     finally:
         engine.dispose()
+
+
+async def test_words_keep_every_character_whatever_the_database_has_by_default(mariadb_server: MariaDb) -> None:
+    """MariaDB's own default is latin1, and a text that it does not take would stop the queue of its worker."""
+    said = "✅→ 🫠 𠜎"
+    async with open_writer(mariadb_server.new_database("latin1"), SystemClock()) as writer:
+        queue = EventQueue("demo-worker1", writer, SystemClock(), RetryPolicy())
+        assert await queue.put([replace(comment(1, said), summary=said)]) == 1
+        claim = await queue.claim("session")
+        assert claim is not None
+        assert claim.events[0].summary == said
+        await queue.fail([claim.events[0].id], said)
+        database = writer.engine.url.database
+        left = await writer.read(
+            lambda connection: connection.execute(
+                text(
+                    "SELECT CONCAT(table_name, '.', column_name) FROM information_schema.columns WHERE table_schema = "
+                    f"'{database}' AND character_set_name <> 'utf8mb4'"
+                )
+            )
+        )
+    assert {row[0] for row in left} == OUR_OWN_WORDS
 
 
 MINE = cursors.c.worker == "w"

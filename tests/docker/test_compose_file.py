@@ -72,6 +72,14 @@ def test_every_service_has_bounds(document: dict[str, Any]) -> None:
         assert service == "provision" or settings["healthcheck"]["test"], service
 
 
+def test_our_services_have_an_init_and_no_container_a_fixed_name(document: dict[str, Any]) -> None:
+    ours = [settings for settings in document["services"].values() if "AGENSH_IMAGE_SERVICE" in settings["image"]]
+    assert len(ours) == 4
+    assert all(settings["init"] is True for settings in ours)
+    # A name for all projects would be taken by the first.
+    assert not [service for service, settings in document["services"].items() if "container_name" in settings]
+
+
 def test_networks_are_those_that_are_promised(document: dict[str, Any]) -> None:
     services = document["services"]
     assert {name for name, settings in services.items() if "team" in settings["networks"]} == WORKERS_REACH

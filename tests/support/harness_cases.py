@@ -18,7 +18,18 @@ import pytest
 
 from adapters.base import Adapter, HarnessUnavailable, Outcome, SessionLost, Text, ToolActivity, TurnEnd
 from agensh.harnesses import install
-from tests.support.harness_stage import LIMIT, LOOK, MCP_TOKEN, MODEL_KEY, Stage, harness_stage, mentions, tokens
+from tests.support.harness_stage import (
+    LIMIT,
+    LOOK,
+    MCP_TOKEN,
+    MODEL_KEY,
+    Stage,
+    harness_stage,
+    late_endpoint,
+    mentions,
+    ours,
+    tokens,
+)
 from tests.support.router_stage import until
 
 ERRORS: Mapping[str, Outcome] = {
@@ -198,9 +209,7 @@ class HarnessCases:
         end = await stage.turn("[[bash: echo alone > made]] [[text: x]]")
         assert (end.outcome, end.reason) == (Outcome.COMPLETED, "")
         assert (stage.launch.work / "made").read_text() == "alone\n"
-        asked = stage.loop_now()[-1].conversation
-        assert asked is not None
-        assert not [tool for tool in asked.tools if "agensh" in f"{tool.namespace} {tool.name}"]
+        assert not ours(stage.loop_now()[-1])
 
     # Ends
 
@@ -325,6 +334,27 @@ class HarnessCases:
         assert end.outcome is Outcome.TOOLS_MISSING
         assert end.reason
 
+    async def test_a_turn_is_green_only_with_tools_that_came_in_time(self, stage: Stage) -> None:
+        """Our endpoint answers the CLI late; a prompt that was answered without our tools is not done."""
+        async with late_endpoint(stage, 3.0) as url:
+            end = await self.first_turn(stage, mcp_url=url)
+            loop = stage.loop_now()
+            offered = bool(loop) and all(ours(each) for each in loop)
+            assert end.outcome is (Outcome.COMPLETED if offered else Outcome.TOOLS_MISSING), end
+            if not offered:
+                assert end.reason
+                await stage.adapter.stop()
+                await stage.open(mcp_url=url)
+                assert (await stage.turn("[[text: x]]")).outcome is Outcome.COMPLETED
+                assert all(ours(each) for each in stage.loop_now())
+
+    async def test_a_turn_that_says_nothing_is_no_work(self, stage: Stage) -> None:
+        await stage.open()
+        end = await stage.turn("[[text: ]]")
+        assert end.outcome is Outcome.NO_WORK, end
+        assert end.reason
+        assert (await stage.turn("[[text: x]]")).outcome is Outcome.COMPLETED
+
     async def first_turn(self, stage: Stage, **changes: str) -> TurnEnd:
         """Start the CLI and run one turn."""
         await stage.open(**changes)
@@ -348,6 +378,8 @@ class HarnessCases:
         assert (stage.launch.work / "here").read_text().strip() == str(stage.launch.work)
         known = {"home", "work", "tmp", "cli.log", "forever"}
         assert {path.name for path in stage.folder.iterdir()} <= known
+        # The worker's clone is there, and a file of ours or of the CLI's would be committed with the rest.
+        assert {path.name for path in stage.launch.work.iterdir()} == {"here"}
 
     @staticmethod
     def _forever(stage: Stage) -> Path:

@@ -17,6 +17,7 @@ import mcp_types as types
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.applications import Starlette
 from starlette.routing import Mount
+from starlette.types import Receive, Scope, Send
 
 from adapters.base import Adapter, Process, TurnEnd, TurnItem, Usage, WorkerLaunch
 from adapters.runtime import LocalRuntime
@@ -140,6 +141,12 @@ def mentions(recorded: Recorded, phrase: str) -> int:
     return json.dumps(recorded.body, ensure_ascii=False).count(phrase)
 
 
+def ours(recorded: Recorded) -> list[str]:
+    """Return the names of our tools that a request offered the model."""
+    tools = recorded.conversation.tools if recorded.conversation is not None else ()
+    return [tool.name for tool in tools if "agensh" in f"{tool.namespace} {tool.name}"]
+
+
 def tokens(usage: Usage) -> Usage:
     """Return a usage without the price that a CLI puts on it."""
     return replace(usage, cost_usd=0.0)
@@ -209,6 +216,23 @@ def structured_app(worker: StubWorker, tools: Sequence[Tool[Any]]) -> Starlette:
             yield
 
     return Starlette(routes=[Mount("/mcp", manager.handle_request)], lifespan=lifespan)
+
+
+@asynccontextmanager
+async def late_endpoint(stage: Stage, delay: float) -> AsyncIterator[str]:
+    """Serve the stage's worker at another endpoint, which answers its first request after `delay` seconds."""
+    app = create_mcp_app({WORKER: stage.worker}, clock=CLOCK, tools=stage.tools.all())
+    first = True
+
+    async def late(scope: Scope, receive: Receive, send: Send) -> None:
+        nonlocal first
+        if first and scope["type"] == "http" and scope["method"] == "POST":
+            first = False
+            await asyncio.sleep(delay)
+        await app(scope, receive, send)
+
+    async with serving(late) as url:
+        yield f"{url}/mcp/{WORKER}"
 
 
 @asynccontextmanager

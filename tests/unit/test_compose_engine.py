@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+from ipaddress import IPv4Network
+from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -62,6 +64,20 @@ def test_a_second_project_gets_networks_of_its_own() -> None:
     assert choose_subnets(client(taken), "one", POOL_OF_TESTS) == first
     second = choose_subnets(client(taken), "two", POOL_OF_TESTS)
     assert second.team == "198.18.3.0/24"
+
+
+def test_twenty_teams_come_and_go_on_one_box() -> None:
+    there: dict[str, str] = {}
+    for turn in range(3):
+        for number in range(20):
+            found = choose_subnets(client(there), f"t{turn}-{number}", POOL_OF_TESTS)
+            there |= {f"t{turn}-{number}_{part}": getattr(found, part) for part in ("services", "egress", "team")}
+        networks = [IPv4Network(subnet) for subnet in there.values()]
+        assert len(networks) == 60
+        assert not any(one.overlaps(other) for one, other in combinations(networks, 2))
+        # What went is free for those who come: the range does not wear off.
+        assert all(network.subnet_of(IPv4Network("198.18.0.0/18")) for network in networks)
+        there.clear()
 
 
 def test_a_half_made_project_and_networks_without_subnet_are_no_hindrance() -> None:

@@ -35,6 +35,7 @@ class Engine:
         self.fails: Exception | None = None
         self.running = True
         self.far: socket.socket | None = None
+        self.made: dict[str, Any] = {}
         self.sockets: list[socket.socket] = []
 
     def get(self, _name: str) -> Engine:
@@ -59,6 +60,12 @@ class Engine:
         if self.fails is not None:
             raise self.fails
         return {"Running": self.running, "ExitCode": None if self.running else 3}
+
+    def create(self, image: str, command: list[str], **options: Any) -> Engine:
+        self.calls.append(f"container of {image} made")
+        self.made = {"command": command, **options}
+        self.fails, self.status = None, "created"
+        return self
 
     def kill(self) -> None:
         self.calls.append("container killed")
@@ -171,3 +178,18 @@ async def test_a_worker_that_leaves_no_room_for_a_signal_loses_its_container(eng
     engine.calls.clear()
     await process.stop()
     assert engine.calls == ["kill -TERM -1 as 10000:10000", "container killed"]
+
+
+async def test_a_container_reaps_what_its_worker_leaves_and_holds_nothing_else_of_the_box(engine, spawn, tmp_path):
+    engine.fails = docker.errors.NotFound("no such container")
+    process = await spawn()
+    await process.stop()
+    made = engine.made
+    # Children of a CLI that has ended are the init's, which waits for them; PID 1 of ours would have to.
+    assert (made["init"], made["command"]) == (True, ["sleep", "infinity"])
+    assert [mount["Source"] for mount in made["mounts"]] == [str(tmp_path)]
+    assert made["log_config"].config == {"max-size": "1m", "max-file": "1"}
+    # Nothing that a worker kills is outside of it, and its own first process is somebody else's.
+    assert not {"pid_mode", "ipc_mode", "network_mode", "privileged", "ports", "volumes"} & set(made)
+    assert made["user"] != "10000:10000"
+    assert (made["cap_drop"], made["pids_limit"]) == (["ALL"], PLAN.pids)

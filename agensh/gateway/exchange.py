@@ -194,14 +194,19 @@ class Exchange:
         meter, send = self._meter, self._send
         await self._start(answer.status, answer_headers(answer))
         read = answer.content.readany
-        while chunk := await read():
-            kept = meter.feed(chunk)
-            if meter.final and not self._settled:
-                await self._settle_metered()
-            elif meter.tokens is not self._told and not self._settled:
-                self._tell()
-            if kept:
-                await send({"type": "http.response.body", "body": kept, "more_body": True})
+        try:
+            while chunk := await read():
+                kept = meter.feed(chunk)
+                if meter.final and not self._settled:
+                    await self._settle_metered()
+                elif meter.tokens is not self._told and not self._settled:
+                    self._tell()
+                if kept:
+                    await send({"type": "http.response.body", "body": kept, "more_body": True})
+        except aiohttp.ClientError:
+            # What had come and waited for a slow worker is not handed out after a break; it may tell what was used.
+            meter.feed(b"".join(answer.content._buffer))
+            raise
         await self._settle_metered()
         await send({"type": "http.response.body", "body": meter.rest(), "more_body": False})
 

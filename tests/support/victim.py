@@ -71,7 +71,7 @@ def _step_at_each_message(step: Callable[[], None]) -> None:
         if counts:
             step()
 
-    aiomysql.Connection._execute_command = sent
+    aiomysql.Connection._execute_command = sent  # type: ignore[method-assign]
 
 
 def forked(body: Callable[[], None]) -> int:

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import ClientResponse
 from sqlalchemy import make_url
-from starlette.types import Message, Scope
+from starlette.types import Message, Scope, Send
 
 from agensh.clock import SystemClock
 from agensh.gateway.app import Gateway
+from agensh.gateway.exchange import Exchange
 from agensh.gateway.ledger import Begun, Ledger, Settled, read_requests
 from agensh.gateway.usage import Tokens
 from agensh.urls import sqlite_url
@@ -58,6 +60,21 @@ async def test_keys_that_are_made_at_once_are_all_valid(tmp_path: Path, monkeypa
         assert (await gateway.http.get("/key", headers=gateway.auth(ONE))).status_code == 401
 
 
+async def relay(gateway: Gateway, send: Send) -> None:
+    """Ask for a stream of Messages as a worker does whose connection is `send`."""
+    key = await gateway.new_key(ONE)
+    scope: Scope = {
+        "type": "http", "method": "POST", "path": "/v1/messages", "query_string": b"",
+        "headers": [(b"x-api-key", key.encode())],
+    }  # fmt: skip
+    body = [{"type": "http.request", "body": b'{"model":"claude-sonnet-4-5","stream":true}', "more_body": False}]
+
+    async def receive() -> Any:
+        return body.pop() if body else await asyncio.get_running_loop().create_future()
+
+    await gateway.relay(scope, receive, send)
+
+
 async def test_a_stop_records_what_was_under_way_until_its_last_moment(tmp_path: Path) -> None:
     """The record closes after the last request, whatever else has to end."""
 
@@ -74,28 +91,53 @@ async def test_a_stop_records_what_was_under_way_until_its_last_moment(tmp_path:
         if message.get("body"):
             begun.set()
 
-    body = [{"type": "http.request", "body": b'{"model":"claude-sonnet-4-5","stream":true}', "more_body": False}]
-
-    async def receive() -> Any:
-        if body:
-            return body.pop()
-        return await asyncio.get_running_loop().create_future()
-
     async with provider(half) as upstream:
         gateway = Gateway(section(upstream), CREDENTIAL, ADMIN, database, SystemClock())
         async with gateway.running():
-            key = await gateway.new_key(ONE)
-            scope: Scope = {
-                "type": "http", "method": "POST", "path": "/v1/messages", "query_string": b"",
-                "headers": [(b"x-api-key", key.encode())],
-            }  # fmt: skip
-            relaying = asyncio.create_task(gateway.relay(scope, receive, send))
+            relaying = asyncio.create_task(relay(gateway, send))
             await begun.wait()
         await asyncio.wait_for(relaying, WAIT)
     (row,) = [row async for row in read_requests(database)]
-    assert (row["state"], row["reason"], row["input_tokens"]) == (
-        "unmetered", "the gateway stopped", USAGE["input"],
-    )  # fmt: skip
+    assert (row["state"], row["reason"]) == ("unmetered", "the gateway stopped")
+    assert row["input_tokens"] == USAGE["input"]
+
+
+async def test_what_came_while_a_worker_was_slow_counts_although_the_provider_broke(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last report arrives, and the connection breaks, before the worker has taken the beginning."""
+    slow = asyncio.Event()
+
+    async def breaking(received: Received, answer: Answer) -> None:
+        first, *more, _ = EVENTS["/v1/messages"]()
+        await answer.stream()
+        await answer.write(first)
+        await slow.wait()
+        await answer.write(b"".join(more))
+        answer.cut()
+
+    taken: list[ClientResponse] = []
+    pass_on = Exchange._pass_on
+
+    async def seen(exchange: Exchange, answer: ClientResponse) -> None:
+        taken.append(answer)
+        await pass_on(exchange, answer)
+
+    async def send(message: Message) -> None:
+        if message.get("body"):
+            slow.set()
+            while taken[0].content.exception() is None:  # noqa: ASYNC110 - nobody is told
+                await asyncio.sleep(0)
+
+    monkeypatch.setattr(Exchange, "_pass_on", seen)
+    database = sqlite_url(tmp_path / "gateway.sqlite3")
+    async with provider(breaking) as upstream:
+        gateway = Gateway(section(upstream), CREDENTIAL, ADMIN, database, SystemClock())
+        async with gateway.running():
+            await asyncio.wait_for(relay(gateway, send), WAIT)
+    (row,) = [row async for row in read_requests(database)]
+    assert (row["state"], row["reason"]) == ("unmetered", "the provider cut the answer")
+    assert (row["input_tokens"], row["output_tokens"]) == (USAGE["input"], USAGE["output"])
 
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/chat/completions"])

@@ -6,6 +6,7 @@ as SHA-256 hashes: they carry 256 bits, so a slow password hash would buy nothin
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import hmac
 import json
@@ -56,22 +57,44 @@ def token_matches(token: str, stored_hash: str) -> bool:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file of mode 600, whole or not at all."""
+    """Write a file of mode 600, whole or not at all; it is there to stay when this returns."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     temporary = Path(name)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as stream:
             stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
         temporary.chmod(0o600)
-        temporary.replace(path)
+        put_in_place(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
 def write_private_json(path: Path, value: Any) -> None:
-    """Write JSON into a file of mode 600, whole or not at all."""
+    """Write JSON into a file of mode 600, whole or not at all; it is there to stay when this returns."""
     write_private(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
+
+
+def put_in_place(temporary: Path, path: Path) -> None:
+    """Rename a file that is written; also a power cut leaves the old one or the new one whole, and then the new one."""
+    _sync(temporary)
+    temporary.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Let what was made or renamed in a folder survive a power cut; a file's own sync says nothing of its name."""
+    try:
+        _sync(folder)
+    except OSError as error:
+        if error.errno not in {errno.EINVAL, errno.ENOTSUP}:  # of a file system that knows no such thing
+            raise
+
+
+def _sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

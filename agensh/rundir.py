@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agensh.clock import utc
 from agensh.errors import AgenshError, UsageError
-from agensh.identity import parse_worker_name, write_private, write_private_json
+from agensh.identity import parse_worker_name, sync_folder, write_private, write_private_json
 from agensh.spec import TeamSpec
 from agensh.urls import sqlite_url
 
@@ -275,6 +275,7 @@ def new_run_dir(root: Path, team: str, now: float) -> RunDir:
     name = f"{team}-{utc(now):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
     path = root.absolute() / name
     path.mkdir(parents=True, mode=0o700)
+    sync_folder(path.parent)
     return RunDir(path)
 
 

@@ -69,9 +69,9 @@ class TokenBook:
         self._engine = engine
         self._admin_hash = token_hash(admin_token) if admin_token else ""
         self._known: dict[str, Principal] = {}
-        self._state: tuple[int, int] = (0, 0)
+        self._state = (0, 0, 0)
         self._unsure: set[str] = set()
-        """Found since the last look: made and revoked between two looks, it leaves no trace in count and highest id."""
+        """Found since the last look: made and revoked between two looks, it leaves no trace among the ids."""
         self.generation = 0
         """Changes whenever a token may have been revoked."""
 
@@ -96,8 +96,11 @@ class TokenBook:
 
     async def refresh(self) -> None:
         """Forget everything when the stored tokens changed since the last call."""
-        row = await self._first(select(func.count(), func.max(tokens.c.id)).select_from(tokens))
-        state = (0, 0) if row is None else (int(row[0]), int(row[1] or 0))
+        # Not by the highest id: one that was made later may be committed earlier, and then a token that appears
+        # would make up for one that is gone.
+        squares = func.sum(tokens.c.id * tokens.c.id)
+        row = await self._first(select(func.count(), func.sum(tokens.c.id), squares).select_from(tokens))
+        state = (0, 0, 0) if row is None else (int(row[0]), int(row[1] or 0), int(row[2] or 0))
         unsure = list(self._unsure)
         if state != self._state or not await self._all_stored(unsure):
             self._forget()
@@ -140,14 +143,18 @@ class TokenBook:
     async def revoke(self, worker: str, board: str | None) -> int:
         """Delete the worker's tokens (of one board, or of all with None) and return how many there were."""
 
-        async def remove() -> int:
+        removed = 0
+
+        async def remove() -> None:
+            nonlocal removed
             async with begin_write(self._engine) as connection:
                 query = delete(tokens).where(tokens.c.worker == worker)
                 if board is not None:
                     query = query.where(tokens.c.board == board)
-                return int((await connection.execute(query)).rowcount)
+                # Committed by a try whose connection was lost, there are none left for the next one.
+                removed = max(removed, int((await connection.execute(query)).rowcount))
 
-        removed = await retrying(remove)
+        await retrying(remove)
         self._forget()
         return removed
 

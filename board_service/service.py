@@ -249,7 +249,9 @@ class BoardService:
         feed = board.feed
         cursor = self._cursors.get((name, agent))
         if cursor is None:
-            cursor = self._cursors[name, agent] = await self.store.cursor(name, agent)
+            stored = await self.store.cursor(name, agent)
+            # Another call of the agent may have moved it meanwhile.
+            cursor = self._cursors[name, agent] = max(stored, self._cursors.get((name, agent), 0))
         if ack is not None and min(ack, feed.head) > cursor:
             cursor = min(ack, feed.head)
             assert self._acks is not None
@@ -353,6 +355,8 @@ class BoardService:
                     log.warning("history not loaded yet", extra={"board": name, "until": until}, exc_info=error)
                 await self.clock.sleep(LOAD_WAIT)
                 continue
+            if history.floor != until:
+                continue  # what was written meanwhile took the room of what this was to follow
             if not history.prepend(text, until - after):
                 log.error("history is not gapless; grep reads it from the database", extra={"board": name})
                 return

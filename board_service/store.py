@@ -303,10 +303,11 @@ class Store:
 
     async def save_cursors(self, moved: Mapping[tuple[str, str], int]) -> None:
         """Move cursors of (board, agent) forward, never back."""
-        try:
-            await retrying(lambda: self._save_cursors(moved))
-        except IntegrityError:  # another process wrote an agent's first cursor at the same moment: it is there now
-            await retrying(lambda: self._save_cursors(moved))
+        for _ in moved:  # another process wrote an agent's first cursor at the same moment: now the next is tried
+            with contextlib.suppress(IntegrityError):
+                await retrying(lambda: self._save_cursors(moved))
+                return
+        await retrying(lambda: self._save_cursors(moved))
 
     async def _save_cursors(self, moved: Mapping[tuple[str, str], int]) -> None:
         async with begin_write(self.engine) as connection:

@@ -75,6 +75,6 @@ tokens = Table(
     Column("token_hash", String(64), nullable=False, unique=True),
     Column("created_at", BigInteger, nullable=False),
     Index("board_tokens_worker", "worker"),
-    sqlite_autoincrement=True,  # ids are never used again: (count, highest id) tells whether anything changed
+    sqlite_autoincrement=True,  # ids are never used again, so that they tell whether anything changed
     **_MYSQL,
 )

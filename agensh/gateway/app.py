@@ -53,6 +53,7 @@ class Gateway:
         self.accounts = Accounts(section.budget_usd, section.worker_budget_usd)
         self.keys: dict[str, str] = {}
         """Worker by the hash of its key."""
+        self._changing_keys = asyncio.Lock()
         self._credential = credential
         self._admin = admin
         self._clock = clock
@@ -74,6 +75,10 @@ class Gateway:
             yield
         finally:
             gate.close()
+            # Here at the latest: the record takes nothing more once it closes.
+            self._leave()
+            if self._under_way:
+                await asyncio.wait(self._under_way, timeout=LEAVE_SECONDS)
             await upstream.aclose()
             self.ledger.close()
             await writing
@@ -108,6 +113,24 @@ class Gateway:
             if found is not None:
                 return found
         return None
+
+    async def new_key(self, worker: str) -> str:
+        """Make a key for a worker; its former one is refused from now on."""
+        async with self._changing_keys:
+            key = await self.ledger.new_key(worker)
+            self._forget_keys(worker)
+            self.keys[token_hash(key)] = worker
+        return key
+
+    async def revoke(self, worker: str) -> bool:
+        """Refuse the keys of a worker from now on; say whether it had any."""
+        async with self._changing_keys:
+            known = await self.ledger.revoke(worker)
+            self._forget_keys(worker)
+        return known
+
+    def _forget_keys(self, worker: str) -> None:
+        self.keys = {hashed: owner for hashed, owner in self.keys.items() if owner != worker}
 
     async def ask_provider(self) -> dict[str, Any]:
         """Ask the provider whether it takes the credential; see `probe.ask_provider`."""
@@ -147,10 +170,12 @@ class Gateway:
         try:
             await asyncio.wait((work, gone), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            del self._under_way[work]
             gone.cancel()
             work.cancel()
-            (result, _) = await asyncio.gather(work, gone, return_exceptions=True)
+            try:
+                (result, _) = await asyncio.gather(work, gone, return_exceptions=True)
+            finally:
+                del self._under_way[work]
         # A cut answer ends by returning: the server closes a connection whose answer is not complete.
         if isinstance(result, Exception) and not isinstance(result, Cut):
             raise result
@@ -285,15 +310,12 @@ def create_app(gateway: Gateway, run_id: str = "") -> Starlette:
             return JSONResponse({"error": 'Send {"worker": "<team>-worker<n>"}.'}, 422)
         except UsageError as error:
             return JSONResponse({"error": str(error)}, 422)
-        key = await gateway.ledger.new_key(worker)
-        gateway.keys = await gateway.ledger.keys()
+        key = await gateway.new_key(worker)
         return JSONResponse({"worker": worker, "key": key}, headers={"cache-control": "no-store"})
 
     async def revoke(request: Request) -> Response:
         worker = request.path_params["worker"]
-        known = await gateway.ledger.revoke(worker)
-        gateway.keys = await gateway.ledger.keys()
-        if not known:
+        if not await gateway.revoke(worker):
             return JSONResponse({"error": f"{worker!r} has no key."}, 404)
         return JSONResponse({"worker": worker, "revoked": True})
 

@@ -78,7 +78,9 @@ class Exchange:
         """To the provider."""
         self._started = False
         """The answer to the worker has begun."""
-        self._told = False
+        self._told: Tokens | None = None
+        self._all_told = False
+        self._note: asyncio.Future[None] | None = None
         self._meter = Meter(ask.wire)
         self.leaving = "the client left"
         """Why it is cancelled, when it is."""
@@ -192,14 +194,19 @@ class Exchange:
         meter, send = self._meter, self._send
         await self._start(answer.status, answer_headers(answer))
         read = answer.content.readany
-        while chunk := await read():
-            kept = meter.feed(chunk)
-            if meter.final and not self._settled:
-                await self._settle_metered()
-            elif meter.tokens is not None and not self._told and not self._settled:
-                self._tell()
-            if kept:
-                await send({"type": "http.response.body", "body": kept, "more_body": True})
+        try:
+            while chunk := await read():
+                kept = meter.feed(chunk)
+                if meter.final and not self._settled:
+                    await self._settle_metered()
+                elif meter.tokens is not self._told and not self._settled:
+                    self._tell()
+                if kept:
+                    await send({"type": "http.response.body", "body": kept, "more_body": True})
+        except aiohttp.ClientError:
+            # What had come and waited for a slow worker is not handed out after a break; it may tell what was used.
+            meter.feed(b"".join(answer.content._buffer))
+            raise
         await self._settle_metered()
         await send({"type": "http.response.body", "body": meter.rest(), "more_body": False})
 
@@ -232,11 +239,17 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": body})
 
     def _tell(self) -> None:
-        """Keep what the beginning of a stream reported: should the gateway be killed now, the prompt was paid."""
-        self._told = True
-        tokens = self._meter.tokens or Tokens()
-        cost = self._desk.prices.cost(tokens, self._begun.model, self._meter.model)
-        self._desk.ledger.note(self._begun, Settled("open", None, self._status, "", tokens, cost))
+        """Keep what a stream reported so far: should the gateway be killed now, that was paid.
+
+        Some providers report in every event; then it is told again when the last word of it is written.
+        """
+        meter = self._meter
+        if self._note is not None and not self._note.done() and self._all_told == meter.complete:
+            return
+        self._told, self._all_told = meter.tokens, meter.complete
+        tokens = meter.tokens or Tokens()
+        cost = self._desk.prices.cost(tokens, self._begun.model, meter.model)
+        self._note = self._desk.ledger.note(self._begun, Settled("open", None, self._status, "", tokens, cost))
 
     async def _settle_metered(self) -> None:
         if self._meter.complete:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import bindparam, case, func, insert, select, update
-from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
+from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
 from agensh.clock import Clock
 from agensh.db import DatabaseUnavailable, begin_write, open_engine, retrying
@@ -27,6 +27,7 @@ PATIENCE = 20.0  # seconds a request waits for its row
 RETRY_WAIT = 1.0  # seconds between tries while the database is away
 BATCH = 500  # rows a transaction
 KEY_PREFIX = "aggw"
+_AWAY = (SQLAlchemyError, DatabaseUnavailable, OSError)  # also the pool's word for having no connection in time
 log = logging.getLogger(__name__)
 
 
@@ -116,10 +117,15 @@ class Ledger:
         """Commit how a request ended; one that was never begun is written whole."""
         await self._write(_Row(begun, settled, asyncio.get_running_loop().create_future()))
 
-    def note(self, begun: Begun, settled: Settled) -> None:
-        """Let it be written how a request ended, or how far it is, soon, and wait for nothing."""
-        self._rows.append(_Row(begun, settled, asyncio.get_running_loop().create_future()))
+    def note(self, begun: Begun, settled: Settled) -> asyncio.Future[None]:
+        """Let it be written how a request ended, or how far it is, soon, and wait for nothing.
+
+        What is returned is done once it is written.
+        """
+        row = _Row(begun, settled, asyncio.get_running_loop().create_future())
+        self._rows.append(row)
         self._work.set()
+        return row.done
 
     async def _write(self, row: _Row) -> None:
         if self._closing:
@@ -153,10 +159,15 @@ class Ledger:
                 # One row is at fault; it must not hold up the others.
                 await self._write_each(batch, error)
                 continue
-            except (DBAPIError, DatabaseUnavailable, OSError) as error:
+            except Exception as error:  # whatever it is: without this task nothing would be recorded any more
                 self._away = True
                 self._rows = batch + self._rows
-                log.error("usage waits for the database", extra={"rows": len(self._rows), "error": str(error)[:500]})
+                unknown = None if isinstance(error, _AWAY) else error
+                log.error(
+                    "usage waits for the database",
+                    extra={"rows": len(self._rows), "error": str(error)[:500]},
+                    exc_info=unknown,
+                )
                 if self._closing:
                     return
                 await self._clock.sleep(RETRY_WAIT)
@@ -175,7 +186,7 @@ class Ledger:
                 await retrying(lambda row=row: self._commit([row]), sleep=self._clock.sleep)  # type: ignore[misc]
             except (DataError, IntegrityError) as wrong:
                 await self._write_each([row], wrong)
-            except (DBAPIError, DatabaseUnavailable, OSError):
+            except _AWAY:
                 self._rows.append(row)
             else:
                 row.settle()
@@ -237,12 +248,16 @@ class Ledger:
     async def revoke(self, worker: str) -> bool:
         """Revoke the keys of a worker; say whether it had any."""
         now = self._clock.time()
+        found = 0
 
-        async def once() -> int:
+        async def once() -> None:
+            nonlocal found
             async with begin_write(self._engine) as connection:
-                return (await connection.execute(_revocation(worker, now))).rowcount
+                # Committed by a try whose connection was lost, there are none left for the next one.
+                found = max(found, (await connection.execute(_revocation(worker, now))).rowcount)
 
-        return await retrying(once, sleep=self._clock.sleep) > 0
+        await retrying(once, sleep=self._clock.sleep)
+        return found > 0
 
     # Reading
 

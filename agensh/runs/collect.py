@@ -20,7 +20,7 @@ from agensh.clients.mattermost import MattermostClient
 from agensh.commands import run_command
 from agensh.errors import AgenshError
 from agensh.gateway.ledger import read_requests
-from agensh.identity import write_private_json
+from agensh.identity import put_in_place, write_private_json
 from agensh.rundir import RunDir, RunInfo, RunSecrets
 from agensh.runs.clones import Clone, clones_in
 
@@ -153,7 +153,7 @@ class Collector:
                 file.write(json.dumps(row) + "\n")
                 count += 1
         partial.chmod(0o600)
-        partial.replace(target)
+        put_in_place(partial, target)
         return count
 
     async def forge(self) -> int:

@@ -12,10 +12,9 @@ import pytest
 
 from agensh.clients.board import BoardClient
 from agensh.clock import SystemClock
-from agensh.errors import ServiceError
 from agensh.launch.ports import free_port
 from router.feed import BoardFeed
-from tests.support.board_process import Served, make_token, served
+from tests.support.board_process import Served, make_token, served, write_each
 from tests.support.chaos import either, named_once, records_of
 from tests.support.queues import until
 
@@ -30,15 +29,6 @@ async def test_a_node_host_follows_a_board_that_was_killed(
     where, port = ["--data", str(tmp_path / "board")], str(free_port())
     token, host = make_token("w1", *where), make_token("w2", *where)
     acknowledged: dict[str, int] = {}
-
-    async def write(client: BoardClient, names: list[str]) -> None:
-        for name in names:
-            while name not in acknowledged:
-                try:
-                    acknowledged[name] = (await client.write("FACT", name, key=name)).seq
-                except ServiceError as error:
-                    if not error.retryable:
-                        raise
 
     async def kill(board: Served) -> None:
         async with asyncio.timeout(60):
@@ -56,7 +46,9 @@ async def test_a_node_host_follows_a_board_that_was_killed(
                 caplog.clear()
                 async with asyncio.timeout(100), asyncio.TaskGroup() as group:
                     for writer in range(WRITERS):
-                        group.create_task(write(client, [f"{writer}-{index}" for index in range(EACH)]))
+                        group.create_task(
+                            write_each(client, [f"{writer}-{index}" for index in range(EACH)], acknowledged)
+                        )
                     await kill(board)
                     known = dict(acknowledged)
                     assert len(known) < WRITERS * EACH

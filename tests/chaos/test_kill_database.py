@@ -18,7 +18,7 @@ from agensh.errors import ServiceError
 from router.queue import EventQueue, RetryPolicy
 from router.tables import tool_calls
 from router.writer import row_inserts
-from tests.support.board_process import make_token, served
+from tests.support.board_process import make_token, served, write_each
 from tests.support.chaos import either, lines_of, named_once, records_of
 from tests.support.chaos_node import NumberedNode, message
 from tests.support.mariadb import MariaDb, running_mariadb
@@ -43,15 +43,6 @@ async def test_the_board_goes_on_where_its_database_was_killed(server: MariaDb, 
     acknowledged: dict[str, int] = {}
     heard: list[int] = []
 
-    async def write(client: BoardClient, names: list[str]) -> None:
-        for name in names:
-            while name not in acknowledged:
-                try:
-                    acknowledged[name] = (await client.write("FACT", name, key=name)).seq
-                except ServiceError as error:
-                    if not error.retryable:
-                        raise
-
     async def listen(client: BoardClient) -> None:
         while len(heard) < writers * each:
             try:
@@ -66,7 +57,7 @@ async def test_the_board_goes_on_where_its_database_was_killed(server: MariaDb, 
         async with BoardClient(board.url, token, "main") as client, BoardClient(board.url, other, "main") as reader:
             async with asyncio.timeout(100), asyncio.TaskGroup() as group:
                 for writer in range(writers):
-                    group.create_task(write(client, [f"{writer}-{index}" for index in range(each)]))
+                    group.create_task(write_each(client, [f"{writer}-{index}" for index in range(each)], acknowledged))
                 group.create_task(listen(reader))
                 while len(acknowledged) < killed_after:  # noqa: ASYNC110 (progress is waited for, not an event)
                     await asyncio.sleep(0.001)

@@ -1,6 +1,7 @@
 """SIGKILL before each step that writes: what was promised is there once, and the next process goes on with it.
 
-A step is a statement or a commit; of the forge and the chat also a program that is started and a file that is renamed.
+A step is a statement or a commit, on MySQL also its answer; of the forge and the chat also a program that is started
+and a file that is renamed.
 
 The queue of a worker is killed like that in `tests/integration/test_router_kill.py`.
 """
@@ -12,17 +13,20 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import make_url
 
 from agensh.identity import token_hash
 from tests.support.chaos import either
 from tests.support.embedded_victims import TEXTS
+from tests.support.mariadb import MariaDb
 from tests.support.router_stage import new_run
 from tests.support.victims import ASKED, CLAIMED, END, ME, NOTES, PEER, POSTS
 
@@ -39,40 +43,54 @@ class Kill:
 
     at: int
     told: list[tuple[str, str]]
-    database: Path
-
-    def rows(self, query: str) -> list[Any]:
-        with closing(sqlite3.connect(self.database)) as connection:
-            return connection.execute(query).fetchall()
+    rows: Callable[[str], list[Any]]
+    """What a query finds."""
 
     def about(self, what: str) -> list[str]:
         return [about for said, about in self.told if said == what]
 
 
-def results_of(program: str, name: str, folder: Path, least: int) -> list[dict[str, Any]]:
+def results_of(program: str, name: str, folder: Path, least: int, *more: str, step: int = STEP) -> list[dict[str, Any]]:
     """Run a program that is killed again and again; return what it says of each kill."""
     done = subprocess.run(
-        [sys.executable, "-m", program, name, str(folder), str(STEP)],
+        [sys.executable, "-m", program, name, str(folder), str(step), *more],
         capture_output=True, text=True, check=False, cwd=ROOT, timeout=PATIENCE,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     results: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
     assert results[-1]["first"] == 0, "the last scenario was too short to be killed, so every step was hit"
-    assert len(results) > least // STEP
+    assert len(results) > least // step
     for result in results:
         assert result["first"] in {0, -signal.SIGKILL}, (result, done.stderr)
         assert result["second"] == 0, (result, done.stderr)
     return results
 
 
-def kills(name: str, folder: Path, least: int) -> Iterator[Kill]:
-    for result in results_of("tests.support.victims", name, folder, least):
+def kills(name: str, folder: Path, least: int, server: MariaDb | None = None) -> Iterator[Kill]:
+    template = [] if server is None else [server.new_database()]
+    step = STEP if server is None else either(2 * STEP, STEP)  # there are twice as many, and each takes longer
+    for result in results_of("tests.support.victims", name, folder, least, *template, step=step):
         told = [(line.partition(" ")[0], line.partition(" ")[2]) for line in result["log"]]
-        yield Kill(result["at"], told, folder / f"{result['at']}.sqlite3")
+        if server is None:
+            rows = partial(sqlite_rows, folder / f"{result['at']}.sqlite3")
+        else:
+            rows = partial(server.run, database=f"{make_url(template[0]).database}_{result['at']}")
+        yield Kill(result["at"], told, rows)
 
 
-def test_the_board(tmp_path: Path) -> None:
-    for kill in kills("board", tmp_path, 40):
+def sqlite_rows(file: Path, query: str) -> list[Any]:
+    with closing(sqlite3.connect(file)) as connection:
+        return connection.execute(query).fetchall()
+
+
+@pytest.fixture(params=["sqlite", "mariadb"])
+def server(request: pytest.FixtureRequest) -> MariaDb | None:
+    """The server whose databases are used; None: files."""
+    return request.getfixturevalue("mariadb_server") if request.param == "mariadb" else None
+
+
+def test_the_board(tmp_path: Path, server: MariaDb | None) -> None:
+    for kill in kills("board", tmp_path, 40, server):
         wrote = {f"{number}={number}" for number in range(1, len(NOTES) + 1)}
         assert set(kill.about("wrote")) == wrote, kill
         entries = kill.rows("SELECT seq, content, released_at IS NULL FROM board_entries ORDER BY seq")
@@ -88,9 +106,9 @@ def test_the_board(tmp_path: Path) -> None:
         assert kill.rows("SELECT count(*) FROM board_tokens WHERE worker = 'old'") == [(0,)], kill
 
 
-def test_the_ledger(tmp_path: Path) -> None:
+def test_the_ledger(tmp_path: Path, server: MariaDb | None) -> None:
     open_at_the_kill = 0
-    for kill in kills("ledger", tmp_path, 20):
+    for kill in kills("ledger", tmp_path, 20, server):
         states: dict[str, str] = dict(kill.rows("SELECT id, state FROM gateway_requests"))
         assert "open" not in states.values(), kill
         answered = kill.about("answered")

@@ -19,7 +19,8 @@ from tests.support.mariadb import MariaDb, running_mariadb
 ADMIN = "bench-admin-token"
 WORKERS = 64
 NOTE = {"type": "FACT", "content": "c" * 100, "detail": "d" * 300}
-BUFFERS = ("--innodb-buffer-pool-size=768M", "--innodb-log-file-size=256M", "--max-connections=300")
+BUFFERS = ("--innodb-buffer-pool-size=768M", "--max-connections=300")
+REDO_LOG = "256M"
 
 Benchmark = Callable[["Bench"], Iterator[Figure]]
 BENCHMARKS: dict[str, Benchmark] = {}
@@ -88,7 +89,7 @@ class Bench:
 
     @cached_property
     def mariadb(self) -> MariaDb:
-        return self._stack.enter_context(running_mariadb(*BUFFERS))
+        return self._stack.enter_context(running_mariadb(*BUFFERS, redo_log=REDO_LOG))
 
     @cached_property
     def database(self) -> str:

@@ -9,8 +9,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+
+from agensh.clients.board import BoardClient
+from agensh.errors import ServiceError
 
 COMMAND = [sys.executable, "-c", "from agensh.cli.board import app; app()"]
 
@@ -73,3 +76,14 @@ def make_token(name: str, *arguments: str) -> str:
     )
     assert made.returncode == 0, made.stderr
     return made.stdout.strip()
+
+
+async def write_each(client: BoardClient, names: Iterable[str], acknowledged: dict[str, int]) -> None:
+    """Write a FACT a name, again and again until it is acknowledged; `acknowledged` takes the seqs."""
+    for name in names:
+        while name not in acknowledged:
+            try:
+                acknowledged[name] = (await client.write("FACT", name, key=name)).seq
+            except ServiceError as error:
+                if not error.retryable:
+                    raise

@@ -29,7 +29,7 @@ class MariaDb:
 
     program = "mariadbd"
 
-    def __init__(self, program: str, folder: Path, options: Sequence[str]) -> None:
+    def __init__(self, program: str, folder: Path, options: Sequence[str], redo_log: str) -> None:
         self.port = free_port()
         self.password = ""
         self._folder = folder
@@ -44,7 +44,7 @@ class MariaDb:
             "--skip-name-resolve",
             "--skip-log-bin",
             "--innodb-buffer-pool-size=32M",
-            "--innodb-log-file-size=16M",
+            f"--innodb-log-file-size={redo_log}",
             *options,
             *_account(),
         ]
@@ -132,15 +132,15 @@ def find(*names: str) -> str | None:
 
 
 @contextmanager
-def running_mariadb(*options: str) -> Iterator[MariaDb]:
+def running_mariadb(*options: str, redo_log: str = "16M") -> Iterator[MariaDb]:
     """Start a server and stop it at the end of the block; skips the test when it is not installed.
 
-    `options` go after the small ones of tests.
+    `options` go after the small ones of tests; the size of the redo log has another name on each server.
     """
     if os.environ.get("AGENSH_TEST_MYSQL") == "real":
         from tests.support.mysql import running_mysql  # it stands on this module
 
-        with running_mysql(*options) as real:
+        with running_mysql(*options, redo_log=redo_log) as real:
             yield real
         return
     server = find("mariadbd", "mysqld")
@@ -168,7 +168,7 @@ def running_mariadb(*options: str) -> Iterator[MariaDb]:
             )
         if made.returncode:
             raise RuntimeError(f"{install} failed: {(folder / 'log').read_text(errors='replace')[-2000:]}")
-        database = MariaDb(server, folder, options)
+        database = MariaDb(server, folder, options, redo_log)
         try:
             database.start()
             yield database

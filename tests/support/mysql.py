@@ -34,7 +34,7 @@ class MySql(MariaDb):
 
     program = "mysqld"
 
-    def __init__(self, image: str, options: Sequence[str]) -> None:
+    def __init__(self, image: str, options: Sequence[str], redo_log: str) -> None:
         self.port = free_port()
         self.password = _PASSWORD
         self._name = f"agensh-test-mysql-{uuid.uuid4().hex[:12]}"
@@ -53,7 +53,7 @@ class MySql(MariaDb):
             "--skip-log-bin",
             "--performance-schema=OFF",
             "--innodb-buffer-pool-size=32M",
-            "--innodb-redo-log-capacity=32M",
+            f"--innodb-redo-log-capacity={redo_log}",
             "--innodb-flush-method=nosync",  # no test cuts the power, and a killed server's writes are in the system
             *options,
         )
@@ -84,9 +84,9 @@ class MySql(MariaDb):
 
 
 @contextmanager
-def running_mysql(*options: str) -> Iterator[MySql]:
+def running_mysql(*options: str, redo_log: str = "32M") -> Iterator[MySql]:
     """Start a server and stop it at the end of the block; `options` go after the small ones of tests."""
-    database = MySql(image(), options)
+    database = MySql(image(), options, redo_log)
     try:
         database.start()
         ((version,),) = database.run("SELECT VERSION()")

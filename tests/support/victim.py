@@ -1,6 +1,7 @@
 """Work on a database that is killed with SIGKILL before each of its statements, one after the other.
 
-Every scenario runs in a fork, killed before its n-th statement; a second fork takes over without being killed.
+Every scenario runs in a fork, killed before its n-th statement; a second fork takes over without being killed. On MySQL
+it is also killed right after a statement, or a COMMIT, was sent, when nobody hears the answer.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import event
+import aiomysql
+import pymysql
+from sqlalchemy import event, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from agensh.urls import sqlite_url
@@ -39,7 +42,7 @@ Work = Callable[[str, Log, int], Coroutine[Any, Any, None]]
 
 
 def kill_before(engine: AsyncEngine, number: int) -> None:
-    """Kill this process before its `number`-th statement, commits counted; 0 never does."""
+    """Kill this process before its `number`-th statement, commits counted (MySQL: or after it); 0 never does."""
     count = 0
 
     def step(*_: Any) -> None:
@@ -48,8 +51,27 @@ def kill_before(engine: AsyncEngine, number: int) -> None:
         if count == number:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    event.listen(engine.sync_engine, "before_cursor_execute", step)
-    event.listen(engine.sync_engine, "commit", step)
+    if engine.dialect.name == "sqlite":
+        event.listen(engine.sync_engine, "before_cursor_execute", step)
+        event.listen(engine.sync_engine, "commit", step)
+    else:
+        _step_at_each_message(step)
+
+
+def _step_at_each_message(step: Callable[[], None]) -> None:
+    """Below SQLAlchemy: the board talks to the driver itself, and several statements may go in one message."""
+    send = aiomysql.Connection._execute_command
+
+    async def sent(connection: Any, command: int, text: str | bytes) -> None:
+        told = text if isinstance(text, bytes) else text.encode()
+        counts = not told.startswith(b"SET ")  # of the login
+        if counts:
+            step()
+        await send(connection, command, text)
+        if counts:
+            step()
+
+    aiomysql.Connection._execute_command = sent  # type: ignore[method-assign]
 
 
 def forked(body: Callable[[], None]) -> int:
@@ -61,14 +83,16 @@ def forked(body: Callable[[], None]) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def kill_at_each(folder: Path, migrate: Callable[[str], None], work: Work, *, step: int = 1) -> None:
-    """Print one JSON line a kill: where it was, how both forks ended, and the log; each leaves `<at>.sqlite3`."""
-    template = folder / "template.sqlite3"
-    migrate(sqlite_url(template))
+def kill_at_each(
+    folder: Path, migrate: Callable[[str], None], work: Work, *, step: int = 1, template: str = ""
+) -> None:
+    """Print one JSON line a kill: where it was, how both forks ended, and the log.
+
+    Each leaves `<at>.sqlite3`; with the URL of an empty MySQL database as `template` a database `<its name>_<at>`.
+    """
+    copied = _copies_of_database(template, migrate) if template else _copies_of_file(folder, migrate)
     for killed_at in range(1, MOST_STATEMENTS, step):
-        database, log_path = folder / f"{killed_at}.sqlite3", folder / f"{killed_at}.log"
-        shutil.copy(template, database)
-        url = sqlite_url(database)
+        url, log_path = copied(killed_at), folder / f"{killed_at}.log"
         first = forked(partial(_scenario, work, url, log_path, killed_at))
         second = forked(partial(_scenario, work, url, log_path, 0))
         log = log_path.read_text(encoding="utf-8").splitlines() if log_path.exists() else []
@@ -76,6 +100,38 @@ def kill_at_each(folder: Path, migrate: Callable[[str], None], work: Work, *, st
         sys.stdout.flush()  # or the next fork carries it away in its copy of the buffer
         if first == 0:
             return
+
+
+def _copies_of_file(folder: Path, migrate: Callable[[str], None]) -> Callable[[int], str]:
+    template = folder / "template.sqlite3"
+    migrate(sqlite_url(template))
+
+    def copied(number: int) -> str:
+        database = folder / f"{number}.sqlite3"
+        shutil.copy(template, database)
+        return sqlite_url(database)
+
+    return copied
+
+
+def _copies_of_database(template: str, migrate: Callable[[str], None]) -> Callable[[int], str]:
+    migrate(template)
+    url = make_url(template)
+
+    def copied(number: int) -> str:
+        name = f"{url.database}_{number}"
+        with pymysql.connect(
+            host=url.host, port=url.port or 0, user=url.username, password=url.password or "", autocommit=True
+        ) as connection:
+            cursor = connection.cursor()
+            cursor.execute(f"CREATE DATABASE {name} CHARACTER SET utf8mb4")
+            cursor.execute(f"SHOW TABLES FROM {url.database}")
+            for (table,) in cursor.fetchall():
+                cursor.execute(f"CREATE TABLE {name}.{table} LIKE {url.database}.{table}")
+                cursor.execute(f"INSERT INTO {name}.{table} SELECT * FROM {url.database}.{table}")
+        return url.set(database=name).render_as_string(hide_password=False)
+
+    return copied
 
 
 def _scenario(work: Work, url: str, log: Path, killed_at: int) -> None:

@@ -1,6 +1,7 @@
 """What is killed with SIGKILL at every statement: the board, the gateway's ledger, the posts of the task channel.
 
-`python -m tests.support.victims NAME FOLDER STEP` prints one JSON line a kill (see `tests/support/victim.py`).
+`python -m tests.support.victims NAME FOLDER STEP [URL]` prints one JSON line a kill (see `tests/support/victim.py`);
+URL is that of an empty MySQL database.
 """
 
 from __future__ import annotations
@@ -152,4 +153,4 @@ VICTIMS: dict[str, tuple[Callable[[str], None], Work]] = {
 
 if __name__ == "__main__":
     empty, work = VICTIMS[sys.argv[1]]
-    kill_at_each(Path(sys.argv[2]), empty, work, step=int(sys.argv[3]))
+    kill_at_each(Path(sys.argv[2]), empty, work, step=int(sys.argv[3]), template=(sys.argv[4:] or [""])[0])

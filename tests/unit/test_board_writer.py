@@ -17,10 +17,12 @@ class Sink:
     def __init__(self) -> None:
         self.batches: list[list[int]] = []
         self.gate = asyncio.Event()
+        self.writing = asyncio.Event()
         self.failure: Exception | None = None
 
     async def write(self, items: Sequence[int]) -> Sequence[int]:
         self.batches.append(list(items))
+        self.writing.set()
         await self.gate.wait()
         if self.failure is not None:
             raise self.failure
@@ -31,7 +33,7 @@ async def test_what_waits_is_written_together_and_each_gets_its_answer() -> None
     sink = Sink()
     writer = GroupWriter(sink.write, room=100, batch=4)
     answers = [asyncio.create_task(writer.submit(item)) for item in range(7)]
-    await asyncio.sleep(0.01)
+    await sink.writing.wait()
     assert not any(answer.done() for answer in answers)  # nothing is answered before its commit
     sink.gate.set()
     assert await asyncio.gather(*answers) == [0, 10, 20, 30, 40, 50, 60]
@@ -43,7 +45,7 @@ async def test_a_full_queue_refuses_at_once() -> None:
     sink = Sink()
     writer = GroupWriter(sink.write, room=2, batch=1)
     first = asyncio.create_task(writer.submit(1))
-    await asyncio.sleep(0.01)  # the writer holds the first, two more fit
+    await sink.writing.wait()  # the writer holds the first, two more fit
     more = [asyncio.create_task(writer.submit(item)) for item in (2, 3)]
     await asyncio.sleep(0)
     with pytest.raises(Refusal) as refused:
@@ -70,7 +72,7 @@ async def test_one_who_left_does_not_disturb_the_others() -> None:
     sink = Sink()
     writer = GroupWriter(sink.write, room=9, batch=9)
     gone, stays = asyncio.create_task(writer.submit(1)), asyncio.create_task(writer.submit(2))
-    await asyncio.sleep(0.01)
+    await sink.writing.wait()
     gone.cancel()
     sink.gate.set()
     assert await stays == 20

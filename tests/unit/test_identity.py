@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import os
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,7 @@ from agensh.identity import (
     worker_name,
     write_private_json,
 )
+from agensh.rundir import new_run_dir
 
 
 def test_names_round_trip():
@@ -54,6 +57,32 @@ def test_a_failed_write_leaves_the_old_file(tmp_path):
     with pytest.raises(TypeError):
         write_private_json(file, {"a": object()})
     assert json.loads(file.read_text()) == {"a": 1}
+
+
+def test_what_is_written_survives_a_power_cut(tmp_path, monkeypatch):
+    """The file is on the disk before it gets its name, and the name when the call returns."""
+    file = tmp_path / "secrets.json"
+    write_private_json(file, {"a": 1})
+    synced = []
+    sync = os.fsync
+
+    def noted(handle):
+        synced.append((Path(f"/proc/self/fd/{handle}").readlink(), json.loads(file.read_text())["a"]))
+        sync(handle)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    write_private_json(file, {"a": 2})
+    (of_file, of_folder) = synced
+    assert of_file[0].name.startswith(".secrets.json.")
+    assert of_file[1] == 1
+    assert of_folder == (tmp_path, 2)
+
+
+def test_a_new_run_folder_survives_a_power_cut(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(Path(f"/proc/self/fd/{handle}").readlink()))
+    run = new_run_dir(tmp_path / "runs", "demo", 0.0)
+    assert synced == [run.path.parent]
 
 
 def test_a_password_needs_no_quoting() -> None:

@@ -89,7 +89,7 @@ async def test_a_revoked_token_is_worth_nothing(api: Api) -> None:
 async def test_a_revoked_token_ends_its_streams(serve: Serve) -> None:
     async with (
         serve(heartbeat_seconds=0.05) as api,
-        asyncio.timeout(10),
+        asyncio.timeout(60),
         api.http.stream("GET", "/board/main/stream", headers=await api.auth("w1")) as answer,
     ):
         await api.http.delete("/tokens/w1", headers=await api.auth("admin"))

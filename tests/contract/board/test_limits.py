@@ -168,14 +168,15 @@ async def test_a_connection_that_says_nothing_is_closed(api: Api, monkeypatch: p
     monkeypatch.setattr("agensh.bounded_http.BoundedProtocol.head_seconds", 0.2)
     for pieces in ([], [b"GET /hea"], [b"GET /healthz HTTP/1.1\r\nHost: x\r\n"]):
         assert await raw(api, *pieces) == b""
-    # Between two requests as well.
+    # Between two requests as well; the first gets more time than a busy machine takes for it.
+    monkeypatch.setattr("agensh.bounded_http.BoundedProtocol.head_seconds", 2.0)
     answer = await raw(api, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", b"GET /hea")
     assert answer.count(b"HTTP/1.1 200") == 1
 
 
 async def test_a_stream_is_not_cut_by_the_bounds(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agensh.bounded_http.BoundedProtocol.head_seconds", 0.1)
-    async with serve(heartbeat_seconds=0.1, body_seconds=0.1) as api, asyncio.timeout(20):
+    monkeypatch.setattr("agensh.bounded_http.BoundedProtocol.head_seconds", 0.6)
+    async with serve(heartbeat_seconds=0.1, body_seconds=0.6) as api, asyncio.timeout(60):
         async with api.http.stream("GET", "/board/main/stream", headers=await api.auth("w1")) as answer:
             beats = 0
             async for line in answer.aiter_lines():

@@ -296,7 +296,7 @@ async def test_a_provider_that_says_nothing_is_given_up(tmp_path: Path) -> None:
             await answer.event({"x": 1})
         await answer.gone()
 
-    async with provider(silent) as upstream, serving_gateway(tmp_path, upstream, idle_timeout=0.3) as gateway:
+    async with provider(silent) as upstream, serving_gateway(tmp_path, upstream, idle_timeout=1.0) as gateway:
         before = await gateway.ask("/v1/messages", {"model": "m"})
         assert (before.status_code, before.json()["error"]["code"]) == (504, "agensh_provider_silent")
         with pytest.raises(httpx.RemoteProtocolError):

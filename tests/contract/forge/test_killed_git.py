@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -135,23 +137,20 @@ async def test_a_lock_is_held_as_long_as_its_holder_is_at_work(tmp_path: Path) -
     assert not lock.exists()
 
 
-def test_a_failed_check_is_made_again_when_somebody_looks(own: World, bare: Path) -> None:
+def test_a_failed_check_is_made_again_when_somebody_looks(own: World, bare: Path, tmp_path: Path) -> None:
     own.branch(own.ann, "work", {"a.txt": "1\n"})
     number = own.pull(own.ann, "work")["number"]
-    own.branch(own.ben, "more", {"b.txt": "1\n"})
-    clone = own.clone(own.ann)
-    objects = bare / "objects"
-    tip = clone.git("rev-parse", "origin/work").stdout.strip()
-    hidden = objects / tip[:2] / tip[2:]
-    clone.git("switch", "-q", "work")
-    sha = clone.commit({"c.txt": "1\n"})
-    clone.git("push", "-q", "origin", "work")
-    own.mergeable(number)
-    hidden = objects / sha[:2] / sha[2:]
-    hidden.rename(tmp := bare / "hidden")
+    sha = own.branch(own.ben, "more", {"b.txt": "1\n"}, base="work")
+    (bare / "objects" / sha[:2] / sha[2:]).rename(tmp_path / "hidden")
+    (bare / "refs/heads/work").write_text(f"{sha}\n")
     own.owner.http.patch(f"{own.at}/pulls/{number}", json={"state": "closed"})
     own.owner.http.patch(f"{own.at}/pulls/{number}", json={"state": "open"})
-    eventually(lambda: own.merge(own.ann, number).status_code == 405, "it cannot be checked")
-    tmp.rename(hidden)
+
+    def status() -> str:
+        with closing(sqlite3.connect(tmp_path / "forge" / "forge.sqlite3", timeout=20)) as rows:
+            return str(rows.execute("SELECT status FROM pulls").fetchone()[0])
+
+    eventually(lambda: status() == "error", "the check has failed")
+    (tmp_path / "hidden").rename(bare / "objects" / sha[:2] / sha[2:])
     own.mergeable(number)
     assert own.merge(own.ann, number).status_code == 200

@@ -224,7 +224,7 @@ def listening(client: httpx.Client) -> Iterator[Listener]:
 
 def test_the_stream_counts_and_echoes_the_own_mark_read(world: World) -> None:
     number = issue(world, world.ann)
-    with sign_in(world, world.ann) as client, listening(client) as stream:
+    with contextlib.closing(sign_in(world, world.ann)) as client, listening(client) as stream:
         comment(world, world.ben, number)
         name, data = stream.next()
         assert name == "notification-count"
@@ -258,7 +258,8 @@ def test_a_new_stream_starts_silent(world: World) -> None:
 def test_without_a_session_the_stream_is_200_and_closes(world: World, way: str) -> None:
     headers = {"Authorization": f"token {world.ann.token}"} if way == "token" else {}
     auth = (world.ann.name, PASSWORD) if way == "basic" else None
-    with sign_in(world, world.ann, "not-the-password") if way == "wrong password" else httpx.Client() as client:
+    client = sign_in(world, world.ann, "not-the-password") if way == "wrong password" else httpx.Client()
+    with contextlib.closing(client):
         answer = client.get(f"{world.forge.url}/user/events", headers=headers, auth=auth)
     assert answer.status_code == 200
     assert answer.text == "event: close\ndata: unauthorized\n\n"

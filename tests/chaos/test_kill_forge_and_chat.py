@@ -5,29 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
-from adapters.base import Outcome, TurnEnd, TurnItem
 from agensh.clients.gitea import GiteaClient
 from agensh.clients.mattermost import MattermostClient
-from agensh.clock import SystemClock
 from agensh.errors import ServiceError
-from router.backends import ServiceBackends
-from router.node import NodeHost
 from tests.contract.chat.world import make_world
 from tests.contract.forge.world import World
-from tests.integration.test_router_node import running
-from tests.integration.test_router_services import new_run
-from tests.support.chaos import Line, either, named_once, records_of
+from tests.support.chaos import either, named_once, records_of
 from tests.support.chat_server import running_chat
-from tests.support.router_stage import NoRuntime, Stage, StageAdapter
+from tests.support.queues import until
 from tests.support.servers import ForgeProcess
-from tests.support.services import Services, running_services
+from tests.support.stations import ListenerStation, Team, provisioned_team, station
 
 WRITERS, EACH = 4, either(12, 60)
 
@@ -100,60 +92,38 @@ async def test_posts_outlive_the_chat_and_are_sent_once(tmp_path: Path, killed_a
 
 
 @pytest.fixture
-def services(tmp_path: Path) -> Iterator[Services]:
-    with running_services(tmp_path / "services") as running:
+def team(tmp_path: Path) -> Iterator[Team]:
+    with provisioned_team(tmp_path / "services") as running:
         yield running
 
 
-REFUSED = {"chat": "ConnectionRefusedError", "forge": "ConnectError at the opening"}
-
-
-@pytest.mark.parametrize("kind", REFUSED)
-async def test_a_node_host_names_the_kill_and_its_end(
-    services: Services, kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("kind", ["chat", "forge"])
+async def test_the_log_of_a_worker_names_the_kill_and_its_end(
+    team: Team, kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of each worker one line for each reason, one when it hears again; meanwhile the status says who does not hear."""
-
-    async def turn(_adapter: StageAdapter, _prompt: str) -> AsyncIterator[TurnItem]:
-        yield TurnEnd(Outcome.COMPLETED)
-
-    process = services.chat if kind == "chat" else services.forge
-    run = await new_run(services, tmp_path / "run", f"kill-{kind}")
-    info, stage, clock = run.info(), Stage(turn), SystemClock()
-    secrets = run.secrets().model_copy(update={"node_admin": "node-admin"})
-    host = NodeHost(
-        run, info, secrets, adapter_factory=stage.adapter, runtime=NoRuntime(), clock=clock,
-        workers=info.spec.worker_names, backends=ServiceBackends(info, secrets, clock), grace=2.0,
-    )  # fmt: skip
-
-    async def hearing(every: bool) -> None:
-        headers = {"Authorization": f"Bearer {secrets.node_admin}"}
-        async with httpx.AsyncClient(headers=headers, timeout=30) as client, asyncio.timeout(90):
-            while True:
-                workers = []
-                with suppress(httpx.ConnectError):  # it has just been started
-                    workers = (await client.get(f"{info.urls.node}/status")).json()["workers"]
-                if [worker["live"] for worker in workers] == [every] * len(info.spec.worker_names):
-                    return
-                await asyncio.sleep(0.05)
-
-    def of(worker: str) -> list[Line]:
-        lines = records_of(caplog.records)
-        return [line for line in lines if (line.fields.get("source"), line.fields.get("worker")) == (kind, worker)]
-
-    async with running(host):
-        await hearing(True)
-        caplog.set_level(logging.INFO, "router.listeners.base")
+    """One line for each reason that a listener meets, and one when it hears again; nothing is lost or twice."""
+    process = team.services.chat if kind == "chat" else team.services.forge
+    caplog.set_level(logging.INFO, "router.listeners.base")
+    async with station(kind, team, tmp_path, direct=True) as place:
+        assert isinstance(place, ListenerStation)
+        await until(lambda: place.live, "it is heard")
+        await place.speak(2)
+        await place.all_heard()
         caplog.clear()
         await asyncio.to_thread(process.kill)
-        for worker in info.spec.worker_names:
-            await stage.until(lambda worker=worker: any(REFUSED[kind] in str(line) for line in of(worker)), 60)  # type: ignore[misc]
-        await hearing(False)
+        # Long enough away for several attempts to connect.
+        await until(lambda: place.listener.cuts > 3, "it is tried again")
+        assert not place.live
+        while_away = records_of(caplog.records)
         await asyncio.to_thread(process.start)
-        await hearing(True)
-    for worker in info.spec.worker_names:
-        told = of(worker)
-        opened = named_once(told, "push is open again")
-        cuts = [str(line.fields["error"]) for line in told[: told.index(opened)] if line.message == "push cut"]
-        assert any(REFUSED[kind] in cut for cut in cuts)
-        assert len(cuts) == len(set(cuts)) <= 3, "one line a reason, however often it was met"
+        await until(lambda: place.live, "it is heard again")
+        await place.speak(2)
+        await place.all_heard()
+    cuts = [line for line in while_away if line.message == "push cut"]
+    assert [line.message for line in while_away if line not in cuts] == []
+    away = {"chat": "ConnectionRefusedError", "forge": "ConnectError at the opening"}[kind]
+    named_once(while_away, away)
+    assert 1 <= len(cuts) <= 2, "the connection that was cut, and that none can be opened"
+    assert {(line.fields["source"], line.fields["worker"]) for line in cuts} == {(place.listener.source_name, team.me)}
+    again = named_once(records_of(caplog.records), "push is open again")
+    assert again.fields["failures"] >= len(cuts)

@@ -88,7 +88,8 @@ class Listener(ABC, Generic[S]):
         self._connected = False
         self._said = ""
         """The failure of the push channel that was logged last, while it lasts."""
-        self._failures = 0
+        self.cuts = 0
+        """Connections in a row that ended or did not come about."""
         self._next_sweep = 0.0
 
     async def run(self) -> None:
@@ -146,10 +147,10 @@ class Listener(ABC, Generic[S]):
                     self._said = str(error)
                     level = logging.ERROR if refused else logging.INFO
                     log.log(level, "push refused" if refused else "push cut", extra=self._extra(self._said))
-                self._failures += 1
+                self.cuts += 1
             except _FAILURES as error:
                 log.exception("push failed", extra=self._extra(str(error)))
-                self._failures += 1
+                self.cuts += 1
             finally:
                 self._connected = False
                 self.live.clear()
@@ -192,8 +193,8 @@ class Listener(ABC, Generic[S]):
                 self._sweep_within(RECHECK_AFTER)
                 if self._said:
                     # Not before: a chat takes the connection of a revoked token, and refuses it after that.
-                    log.info("push is open again", extra=self._extra() | {"failures": self._failures})
-                self._said, self._failures = "", 0
+                    log.info("push is open again", extra=self._extra() | {"failures": self.cuts})
+                self._said, self.cuts = "", 0
 
     def _extra(self, error: str = "") -> dict[str, object]:
         extra: dict[str, object] = {"source": self.source_name, "worker": self.worker}

@@ -173,38 +173,35 @@ async def test_what_waits_is_not_held_up_by_a_restart_in_the_past(tmp_path: Path
 async def test_comments_are_told_when_the_clock_of_the_forge_was_set(tmp_path: Path, step: float) -> None:
     """As on a real forge, whose times are those of its wall: what is new may be older than what was read."""
     wall = Wall()
-    with running_forge(tmp_path / "forge", clock=SetClock(wall)) as forge:
-        world = await asyncio.to_thread(World, forge, tmp_path, "clock")
-        try:
-            issue = world.ben.http.post(f"{world.at}/issues", json={"title": "Parser"}).json()["number"]
-            say = f"{world.at}/issues/{issue}/comments"
-            stream = GiteaEventStream(forge.url, world.ben.name, FORGE_PASSWORD)
-            async with (
-                GiteaClient(forge.url, token=world.ben.token) as client,
-                running_queue(tmp_path, world.ben.name) as rows,
-            ):
-                pace = {"sweep_every": 600.0, "reconnect_first": 0.05, "reconnect_longest": 0.2}
-                listener = GiteaListener(world.ben.name, client, stream, rows.queue, SystemClock(), **pace)
-                async with listening(listener):
-                    for number in range(1, 4):
-                        await asyncio.to_thread(world.ann.http.post, say, json={"body": f"comment {number}"})
-                        # One event each, long before the next sweep.
-                        await rows.until(number, "comment")
-                        if number == 1:
-                            wall.step(step)
-                assert len(await rows.until(3, "comment")) == 3
-            await stream.aclose()
-        finally:
-            world.close()
+    with (
+        running_forge(tmp_path / "forge", clock=SetClock(wall)) as forge,
+        await asyncio.to_thread(World, forge, tmp_path, "clock") as world,
+    ):
+        issue = world.ben.http.post(f"{world.at}/issues", json={"title": "Parser"}).json()["number"]
+        say = f"{world.at}/issues/{issue}/comments"
+        stream = GiteaEventStream(forge.url, world.ben.name, FORGE_PASSWORD)
+        async with (
+            GiteaClient(forge.url, token=world.ben.token) as client,
+            running_queue(tmp_path, world.ben.name) as rows,
+        ):
+            pace = {"sweep_every": 600.0, "reconnect_first": 0.05, "reconnect_longest": 0.2}
+            listener = GiteaListener(world.ben.name, client, stream, rows.queue, SystemClock(), **pace)
+            async with listening(listener):
+                for number in range(1, 4):
+                    await asyncio.to_thread(world.ann.http.post, say, json={"body": f"comment {number}"})
+                    # One event each, long before the next sweep.
+                    await rows.until(number, "comment")
+                    if number == 1:
+                        wall.step(step)
+            assert len(await rows.until(3, "comment")) == 3
+        await stream.aclose()
 
 
 async def test_posts_after_a_restart_in_the_past_follow_those_before_it(tmp_path: Path) -> None:
-    with chat_at(tmp_path / "chat", Wall()) as chat:
-        world = await asyncio.to_thread(make_world, chat)
+    with chat_at(tmp_path / "chat", Wall()) as chat, await asyncio.to_thread(make_world, chat) as world:
         worker = world.worker()
         before = worker.post(world.channel["id"], "before")
         token, channel = worker.token, world.channel["id"]
-        world.close()
     with chat_at(tmp_path / "chat", Wall(-HOUR)) as chat:
         async with MattermostClient(chat.url, token=token) as client:
             posts = [await client.post(channel, f"after {number}") for number in range(3)]

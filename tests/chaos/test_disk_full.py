@@ -92,8 +92,7 @@ async def test_the_board(disk: Disk) -> None:
 
 
 def test_the_chat(disk: Disk, tmp_path: Path) -> None:
-    with running_chat(disk.folder, log=tmp_path / "chat.log") as chat:
-        world = make_world(chat)
+    with running_chat(disk.folder, log=tmp_path / "chat.log") as chat, make_world(chat) as world:
         worker, channel = world.worker(), world.channel["id"]
         assert chat.process is not None
         acknowledged = [worker.post(channel, f"before {number}")["id"] for number in range(5)]
@@ -127,14 +126,11 @@ def test_the_chat(disk: Disk, tmp_path: Path) -> None:
             if len(found["order"]) < 200:
                 break
         assert sorted(stored) == sorted(acknowledged)
-        world.close()
 
 
 def test_the_forge(disk: Disk, tmp_path: Path) -> None:
     log = tmp_path / "forge.log"
-    process = ForgeProcess(disk.folder / "forge", log=log)
-    world = World(process.start(), tmp_path, "disk")
-    try:
+    with ForgeProcess(disk.folder / "forge", log=log) as process, World(process.start(), tmp_path, "disk") as world:
         number = world.ann.http.post(f"{world.at}/issues", json={"title": "Parser"}).json()["number"]
         say = f"{world.at}/issues/{number}/comments"
         acknowledged = [world.ann.http.post(say, json={"body": "before"}).json()["id"]]
@@ -157,6 +153,8 @@ def test_the_forge(disk: Disk, tmp_path: Path) -> None:
         assert refused.status_code == 500
         assert "nothing of this request was kept" in refused.json()["message"]
         assert world.ann.http.post(say, json={"body": "x" * 10_000}).status_code == 500
+        # The first use of a token is noted, where there is room for it.
+        assert world.ben.http.get(say).status_code == 200
         assert clone.git("push", "-q", "origin", "work", check=False).returncode != 0
         assert world.ann.http.get(f"{world.at}/branches/work").status_code == 404
         made = world.ann.http.post(f"{world.at}/contents", json=UPLOAD)
@@ -175,9 +173,6 @@ def test_the_forge(disk: Disk, tmp_path: Path) -> None:
         assert [comment["id"] for comment in world.ann.http.get(say).json()] == acknowledged
         tip = world.ann.http.get(f"{world.at}/branches/work").json()["commit"]["id"]
         assert tip == clone.git("rev-parse", "HEAD").stdout.strip()
-    finally:
-        world.close()
-        process.kill()
 
 
 WAITS = """#!/bin/sh
@@ -194,9 +189,7 @@ done
 def test_a_merge_whose_commit_was_the_last_that_had_room(disk: Disk, tmp_path: Path) -> None:
     """The ref has moved: the merge is done and its answer says so; rows and branch follow."""
     log = tmp_path / "forge.log"
-    process = ForgeProcess(disk.folder / "forge", log=log)
-    world = World(process.start(), tmp_path, "merge")
-    try:
+    with ForgeProcess(disk.folder / "forge", log=log) as process, World(process.start(), tmp_path, "merge") as world:
         world.branch(world.ann, "work", {"work.txt": "1\n"})
         number = world.pull(world.ann, "work")["number"]
         world.mergeable(number)
@@ -226,9 +219,6 @@ def test_a_merge_whose_commit_was_the_last_that_had_room(disk: Disk, tmp_path: P
         kinds = [event["type"] for event in world.ann.http.get(f"{world.at}/issues/{number}/timeline").json()]
         assert kinds.count("merge_pull") == 1
         assert "close" not in kinds
-    finally:
-        world.close()
-        process.kill()
     lines = lines_of(log.read_text(encoding="utf-8"))
     told(lines, "the database takes writes again")
     named_once(lines, "a merged branch waits to be deleted")
@@ -237,10 +227,8 @@ def test_a_merge_whose_commit_was_the_last_that_had_room(disk: Disk, tmp_path: P
 def test_a_merge_whose_branch_was_to_be_deleted_on_a_full_disk(tmp_path: Path) -> None:
     """The row of the merge found room, the next one does not."""
     log = tmp_path / "forge.log"
-    process = ForgeProcess(tmp_path / "forge", log=log)
-    world = World(process.start(), tmp_path, "after")
     most = 8 * 1024 * 1024  # bytes a file may have
-    try:
+    with ForgeProcess(tmp_path / "forge", log=log) as process, World(process.start(), tmp_path, "after") as world:
         world.branch(world.ann, "work", {"work.txt": "1\n"})
         world.branch(world.ann, "more", {"more.txt": "1\n"}, base="work")
         number, onto = world.pull(world.ann, "work")["number"], world.pull(world.ann, "more")["number"]
@@ -264,9 +252,6 @@ def test_a_merge_whose_branch_was_to_be_deleted_on_a_full_disk(tmp_path: Path) -
         eventually(lambda: world.ann.http.get(gone).status_code == 404, "the branch is deleted")
         pull = world.ann.http.get(f"{world.at}/pulls/{onto}").json()
         assert (pull["base"]["ref"], pull["state"]) == ("main", "open")
-    finally:
-        world.close()
-        process.kill()
     named_once(lines_of(log.read_text(encoding="utf-8")), "a merged branch waits to be deleted")
 
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import httpx
 
@@ -77,7 +78,10 @@ def running_forge(data: Path, *, settings: ForgeSettings = QUICK, clock: Clock |
 
 
 class ForgeProcess:
-    """A forge in a process of its own, on one port and data folder, to be killed and started again."""
+    """A forge in a process of its own, on one port and data folder, to be killed and started again.
+
+    A context, at whose end it is killed.
+    """
 
     def __init__(self, data: Path, *, log: Path | None = None) -> None:
         """With `log` its log goes there, in the format of our services."""
@@ -86,6 +90,12 @@ class ForgeProcess:
         self.port = free_port()
         self.forge = RunningForge(f"http://127.0.0.1:{self.port}", *ADMIN)
         self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.kill()
 
     def start(self) -> RunningForge:
         """Start and wait until it answers."""

@@ -76,6 +76,7 @@ class Station(ABC):
     def __init__(self, team: Team, proxy: TcpProxy, clock: Clock, folder: Path, stack: AsyncExitStack) -> None:
         self.team = team
         self.proxy = proxy
+        self.url = proxy.url
         self.clock = clock
         self.folder = folder
         self.stack = stack
@@ -140,7 +141,7 @@ class BoardStation(Station):
         team = self.team
         http = await self.stack.enter_async_context(new_http_client())
         tokens = [worker.board_token for worker in team.secrets.workers.values()][: self.most_tokens]
-        readers = [BoardClient(self.proxy.url, token, team.info.board, http) for token in tokens]
+        readers = [BoardClient(self.url, token, team.info.board, http) for token in tokens]
         url, board = team.services.board_url, team.info.board
         other = BoardClient(url, team.secrets.workers[team.other].board_token, board)
         self.other = await self.stack.enter_async_context(other)
@@ -191,8 +192,8 @@ class ChatStation(ListenerStation):
     async def open(self) -> None:
         team, enter = self.team, self.stack.enter_async_context
         mine = team.secrets.workers[team.me]
-        client = await enter(MattermostClient(self.proxy.url, token=mine.chat_token, clock=self.clock))
-        self.socket = MattermostSocket(self.proxy.url, mine.chat_token, SystemClock())
+        client = await enter(MattermostClient(self.url, token=mine.chat_token, clock=self.clock))
+        self.socket = MattermostSocket(self.url, mine.chat_token, SystemClock())
         url = team.services.chat.url
         self.other = await enter(MattermostClient(url, token=team.secrets.workers[team.other].chat_token))
         chat_team = await self.other.team_by_name(team.info.chat_team)
@@ -219,8 +220,8 @@ class ForgeStation(ListenerStation):
         team, enter = self.team, self.stack.enter_async_context
         mine = team.secrets.workers[team.me]
         self.place = (team.info.owner, team.info.repository)
-        client = await enter(GiteaClient(self.proxy.url, token=mine.forge_token, clock=self.clock))
-        stream = await enter(GiteaEventStream(self.proxy.url, team.me, mine.forge_password))
+        client = await enter(GiteaClient(self.url, token=mine.forge_token, clock=self.clock))
+        stream = await enter(GiteaEventStream(self.url, team.me, mine.forge_password))
         url = team.services.forge.forge.url
         direct = await enter(GiteaClient(url, token=mine.forge_token))
         self.other = await enter(GiteaClient(url, token=team.secrets.workers[team.other].forge_token))
@@ -241,8 +242,10 @@ STATIONS: dict[str, type[Station]] = {station.name: station for station in (Boar
 
 
 @asynccontextmanager
-async def station(kind: str, team: Team, folder: Path, clock: Clock | None = None) -> AsyncIterator[Station]:
-    """Yield a station of that name, which hears already."""
+async def station(
+    kind: str, team: Team, folder: Path, clock: Clock | None = None, *, direct: bool = False
+) -> AsyncIterator[Station]:
+    """Yield a station of that name, which hears already; with `direct` it goes by no proxy."""
     services = team.services
     ports = {
         "board": int(services.board_url.rsplit(":", 1)[1]),
@@ -252,6 +255,8 @@ async def station(kind: str, team: Team, folder: Path, clock: Clock | None = Non
     async with AsyncExitStack() as stack:
         proxy = await stack.enter_async_context(tcp_proxy(ports[kind]))
         made = STATIONS[kind](team, proxy, clock or SystemClock(), folder, stack)
+        if direct:
+            made.url = f"http://127.0.0.1:{ports[kind]}"
         await made.open()
         made.task = asyncio.create_task(made.run())
         try:

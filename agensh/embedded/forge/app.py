@@ -102,11 +102,12 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
             await _ensure_admin(forge, *app.state.admin)
         await sync.reconcile(forge)
         for path in await forge.db.read(lambda tx: _paths(tx, forge)):
-            await asyncio.to_thread(http_backend.install_hook, path)
+            await asyncio.to_thread(http_backend.prepare, path)
         async with asyncio.TaskGroup() as loops:
             background = [
                 loops.create_task(supervise("conflict checks", forge.checker.run, forge.clock)),
                 loops.create_task(supervise("rows behind their refs", forge.behind.run, forge.clock)),
+                loops.create_task(supervise("locks", forge.git.leftovers.run, forge.clock)),
                 loops.create_task(supervise("events", forge.events.run, forge.clock)),
                 loops.create_task(supervise("maintenance", partial(maintenance.run, forge), forge.clock)),
             ]

@@ -12,7 +12,9 @@ import binascii
 import hashlib
 import hmac
 import secrets
+import sqlite3
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from fastapi import Request
@@ -161,7 +163,8 @@ class Authenticator:
         user, token = found
         now = int(self._clock.time())
         if now - token["last_used"] >= TOKEN_USED_EVERY:
-            await self._db.write(lambda tx: tx.update("tokens", "id", token["id"], last_used=now))
+            with suppress(sqlite3.OperationalError):  # which the store says, once; who only reads is not refused
+                await self._db.write(lambda tx: tx.update("tokens", "id", token["id"], last_used=now))
         return Caller(user, "token", token)
 
 

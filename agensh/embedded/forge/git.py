@@ -7,6 +7,7 @@ at once. Refs are read straight from their files: a comparison of tips must not 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import re
 import shutil
@@ -17,7 +18,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from agensh.clock import Clock, SystemClock
 from agensh.embedded.forge import objects
+from agensh.embedded.forge.leftovers import Leftovers
 from agensh.embedded.forge.objects import ZERO
 from agensh.errors import AgenshError
 from agensh.outage import NO_ROOM
@@ -25,6 +28,9 @@ from agensh.outage import NO_ROOM
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 SHA = re.compile(r"[0-9a-f]{40}")
 PROCESSES = 8
+LONGEST_BRANCH = 240  # bytes; a file of that name and its lock have to fit into a folder
+# What says that there is no file of that name, however odd the name.
+NO_REF = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL}
 
 CONFIG = {
     "safe.directory": "*",  # the data folder may belong to another user than the one who runs the server (root in CI)
@@ -164,11 +170,12 @@ class _Command:
 class Git:
     """Runs git commands in the repositories of one forge."""
 
-    def __init__(self, *, processes: int = PROCESSES, timeout: float = 300.0) -> None:
+    def __init__(self, *, processes: int = PROCESSES, timeout: float = 300.0, clock: Clock | None = None) -> None:
         self.path, self.backend = find_git()
         self.env = environment()
         self._slots = asyncio.Semaphore(processes)
         self._timeout = timeout
+        self.leftovers = Leftovers(clock or SystemClock())
 
     async def run(
         self,
@@ -184,12 +191,16 @@ class Git:
         )
         async with self._slots:
             try:
-                code, out, err = await asyncio.to_thread(command.run)
+                with self.leftovers.working(repo):
+                    code, out, err = await asyncio.to_thread(command.run)
             except subprocess.TimeoutExpired as error:
+                self.leftovers.suspect(repo)
                 raise GitError(arguments[0], -1, f"no end after {self._timeout:g} s") from error
             except BaseException:
                 command.kill()
                 raise
+        if code < 0:
+            self.leftovers.suspect(repo)
         if code not in ok:
             raise GitError(arguments[0], code, err.decode(errors="replace"))
         return Done(code, out, err)
@@ -211,9 +222,8 @@ class Git:
         """Return the commit that a branch, tag or (short) hash names, or None."""
         if not name or name.startswith("-") or any(c in name for c in "\0\n ~^:?*[\\"):
             return None
-        for ref in (f"refs/heads/{name}", f"refs/tags/{name}", name):
-            if (tip := read_ref(repo, ref)) is not None and ref.startswith("refs/heads/"):
-                return tip
+        if (tip := branch_tip(repo, name)) is not None:
+            return tip
         done = await self.run(
             repo, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", ok=(0, 1, 128)
         )
@@ -280,18 +290,25 @@ class Git:
         moved = objects.move_ref(repo, ref, new, old)
         if moved is not None:
             return moved
-        return await self._change_ref(repo, ref, old, ref, new, old)
+        return await self._change_ref(repo, ref, old, new)
 
     async def delete_ref(self, repo: Path, ref: str, old: str) -> bool:
         """Delete a ref if it still is at `old`."""
-        return await self._change_ref(repo, ref, old, "-d", ref, old)
+        return await self._change_ref(repo, ref, old, None)
 
-    async def _change_ref(self, repo: Path, ref: str, old: str, *arguments: str) -> bool:
-        done = await self.run(repo, "update-ref", *arguments, ok=(0, 1, 128))
-        if done.code == 0:
+    async def _change_ref(self, repo: Path, ref: str, old: str, new: str | None, *, again: bool = True) -> bool:
+        arguments = ("-d", ref, old) if new is None else (ref, new, old)
+        self.leftovers.suspect(repo, [ref])
+        done = await self.run(repo, "update-ref", *arguments, ok=(0, 1, 128, -signal.SIGKILL))
+        now = read_ref(repo, ref)
+        # One that was killed may have been done with the ref.
+        if done.code == 0 or (done.code == -signal.SIGKILL and now == new):
             return True
+        if again and (done.code == -signal.SIGKILL or b"File exists" in done.err):
+            await self.leftovers.free(repo)
+            return await self._change_ref(repo, ref, old, new, again=False)
         error = GitError("update-ref", done.code, done.err.decode(errors="replace"))
-        if error.no_room or (read_ref(repo, ref) == (None if old == ZERO else old) and b"lock" not in done.err):
+        if error.no_room or (now == (None if old == ZERO else old) and b"lock" not in done.err):
             raise error
         return False
 
@@ -301,7 +318,7 @@ class Git:
 
     async def valid_branch(self, repo: Path, name: str) -> bool:
         """Say whether git allows this branch name."""
-        if not name or name.startswith("-"):
+        if not name or name.startswith("-") or "\0" in name or len(name.encode()) > LONGEST_BRANCH:
             return False
         if objects.plain_branch(name):
             return True
@@ -349,7 +366,9 @@ def read_ref(repo: Path, ref: str) -> str | None:
     """Return the commit a full ref name points to, from the loose or the packed refs; None when there is none."""
     try:
         text = (repo / ref).read_text().strip()
-    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+    except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno not in NO_REF:
+            raise
         text = ""
     if SHA.fullmatch(text):
         return text

@@ -25,7 +25,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from agensh.embedded.forge import scopes
 from agensh.embedded.forge.errors import ApiError
-from agensh.embedded.forge.objects import ZERO
+from agensh.embedded.forge.objects import ZERO, keep_folders
 from agensh.embedded.forge.shapes import Shapes
 from agensh.embedded.forge.state import forge_of
 from agensh.embedded.forge.store import protections, repos
@@ -62,8 +62,9 @@ done
 """
 
 
-def install_hook(path: Path) -> None:
-    """Put the hook into a repository (blocking)."""
+def prepare(path: Path) -> None:
+    """Put into a repository what the forge needs there: the hook, and folders of objects that stay (blocking)."""
+    keep_folders(path)
     hook = path / "hooks" / "pre-receive"
     if hook.exists() and hook.read_text() == HOOK:
         return
@@ -183,6 +184,7 @@ async def smart_http(request: Request, owner: str, name: str) -> Response:
             raise ApiError(400, "the push ended before its list of refs did") from error
         declined, no_force = await forge.db.read(lambda tx: judge(tx, user, repo, commands.updates))
         env = {"AGENSH_DECLINED": declined, "AGENSH_NO_FORCE": "\n".join(no_force)}
+        forge.git.leftovers.suspect(path, [ref for _, _, ref in commands.updates])
     session = Session(forge, request, path, env)
     branches = {ref.removeprefix("refs/heads/") for _, _, ref in commands.updates if ref.startswith("refs/heads/")}
     return await session.answer(body, commands.raw, _Push(forge, repo, path, branches, user))
@@ -209,6 +211,9 @@ class Session:
         # The repository is found by its rows; git gets the path as it is on disk, whatever case the client wrote.
         inner = "/" + request.url.path.split("/", 3)[3]
         self._forge = forge
+        self._path = path
+        self._writes = inner.endswith("/git-receive-pack")
+        self._process: asyncio.subprocess.Process | None = None
         self._env = {
             **forge.git.env,
             **env,
@@ -228,7 +233,10 @@ class Session:
         stack = AsyncExitStack()
         try:
             await stack.enter_async_context(self._forge.git_slots)
-            process = await asyncio.create_subprocess_exec(
+            if self._writes:
+                stack.push_async_callback(self._look)
+                stack.enter_context(self._forge.git.leftovers.working(self._path))
+            self._process = process = await asyncio.create_subprocess_exec(
                 self._forge.git.backend,
                 env=self._env,
                 stdin=subprocess.PIPE,
@@ -256,6 +264,11 @@ class Session:
             elif key:
                 headers[key] = value
         return GitResponse(process, feeder, Ending(stack, push), status, headers)
+
+    async def _look(self) -> None:
+        # The backend fails as well when the git that it started was killed.
+        if self._process is not None and self._process.returncode != 0:
+            self._forge.git.leftovers.suspect(self._path)
 
 
 class Ending:

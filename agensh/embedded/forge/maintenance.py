@@ -32,6 +32,7 @@ async def once(forge: Forge) -> None:
     sql = "SELECT u.name AS owner, r.name FROM repos r JOIN users u ON u.id = r.owner_id"
     for row in await forge.db.read(lambda tx: tx.all(sql)):
         path = forge.path(row["owner"], row["name"])
+        await forge.git.leftovers.free(path)  # git passes over a repository that another maintenance has locked
         tasks = [*TASKS, OF_PACKS] if any(path.glob("objects/pack/*.pack")) else TASKS
         try:
             await forge.git.run(path, "maintenance", "run", "--quiet", *(f"--task={task}" for task in tasks))

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 VIEWED, MOVED = 0, 1  # priorities in the queue
+UNKNOWN = {"checking", "error"}  # a check that failed may have met a git that was killed: whoever looks asks again
 
 
 @dataclass(frozen=True, slots=True)

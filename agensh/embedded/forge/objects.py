@@ -12,7 +12,6 @@ import os
 import re
 import tempfile
 import zlib
-from contextlib import suppress
 from pathlib import Path
 
 ZERO = "0" * 40
@@ -39,6 +38,19 @@ def write_object(repo: Path, kind: str, data: bytes) -> str:
         temporary.unlink(missing_ok=True)
         raise
     return sha
+
+
+def keep_folders(repo: Path) -> None:
+    """Make the folders of objects, each with a file that keeps packing from removing it as empty (blocking).
+
+    git makes such a folder and then a file in it, and fails when packing comes between the two. The file's name is that
+    of an object half written, which git passes over; only `git prune` removes it.
+    """
+    for number in range(256):
+        kept = repo / "objects" / f"{number:02x}" / "tmp_obj_kept"
+        if not kept.exists():
+            kept.parent.mkdir(exist_ok=True)
+            kept.touch()
 
 
 def _temporary(folder: Path) -> tuple[int, Path]:
@@ -122,6 +134,7 @@ def move_ref(repo: Path, ref: str, new: str, old: str) -> bool | None:
         handle = os.open(lock, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     except OSError:
         return None  # it is locked, and git waits its turn; or git has just removed the empty folder
+    ours = True
     try:
         with os.fdopen(handle, "w") as file:
             file.write(f"{new}\n")
@@ -137,20 +150,13 @@ def move_ref(repo: Path, ref: str, new: str, old: str) -> bool | None:
         if now != old:
             return False
         lock.rename(path)
+        ours = False  # a lock of that name is another's from here on
+    except IsADirectoryError:
+        return None  # git is just making a folder of that name
     finally:
-        lock.unlink(missing_ok=True)
+        if ours:
+            lock.unlink(missing_ok=True)
     return True
-
-
-def ref_locks(repo: Path) -> dict[Path, int]:
-    """Return the locks that are held on loose refs, with their inodes."""
-    found = {}
-    for folder, _, files in os.walk(repo / "refs"):
-        for name in files:
-            if name.endswith(".lock"):
-                with suppress(FileNotFoundError):
-                    found[Path(folder, name)] = Path(folder, name).stat().st_ino
-    return found
 
 
 def _packed(repo: Path, ref: str) -> dict[str, str]:

@@ -58,7 +58,7 @@ class Forge:
         self.settings = settings
         self.events = EventHub(self)
         self.db = Database(data / "forge.sqlite3", on_touched=self.events.touched, clock=clock)
-        self.git = Git(timeout=settings.git_timeout)
+        self.git = Git(timeout=settings.git_timeout, clock=clock)
         self.passwords = Passwords(settings.password_rounds)
         self.auth = Authenticator(self.db, self.passwords, clock)
         self.behind = Behind(clock, self.db.full)

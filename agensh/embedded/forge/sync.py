@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from agensh.embedded.forge.git import branch_tip, read_ref
 from agensh.embedded.forge.mergeability import MOVED
-from agensh.embedded.forge.objects import ZERO, ref_locks
+from agensh.embedded.forge.objects import ZERO
 from agensh.embedded.forge.store import notifications, users
 from agensh.embedded.forge.store.database import Row, Tx
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from agensh.embedded.forge.state import Forge
 
 DAY = 86400
-LOCK_SECONDS = 1.0  # a git holds the lock of a ref for some milliseconds
 CLOSES = re.compile(r"\b(?:close[sd]?|fix(?:e[sd])?|resolve[sd]?):?\s+#(\d{1,9})\b", re.IGNORECASE)
 
 
@@ -165,8 +164,8 @@ async def reconcile(forge: Forge) -> None:
     """Bring rows and refs to agreement after a stop at any point.
 
     A merge writes its commit's hash into the row before it moves the ref: where the base has that commit the merge
-    happened, and the row is completed; where not, the intent is dropped. Locks left on refs are removed. Then every
-    open pull request is compared with its branches, as after a push.
+    happened, and the row is completed; where not, the intent is dropped. Locks that a killed git has left are removed.
+    Then every open pull request is compared with its branches, as after a push.
     """
     for pull in await forge.db.read(lambda tx: tx.all("SELECT * FROM pulls WHERE pending_sha IS NOT NULL")):
         await _settle(forge, pull)
@@ -174,19 +173,9 @@ async def reconcile(forge: Forge) -> None:
         repo, path = await _repo(forge, repo_id)
         if not path.exists():
             await forge.git.init_bare(path, repo["default_branch"])
-        await _free_refs(forge, path)
+        await forge.git.leftovers.free(path)
         for pull in await forge.db.read(partial(_all_open, repo=repo)):
             await _compare(forge, repo, path, pull)
-
-
-async def _free_refs(forge: Forge, path: Path) -> None:
-    """Remove the locks that a killed forge has left on refs; a git that outlived it is given time to end."""
-    held = ref_locks(path)
-    if held:
-        await forge.clock.sleep(LOCK_SECONDS)
-        for lock, inode in ref_locks(path).items():
-            if held.get(lock) == inode:
-                lock.unlink(missing_ok=True)
 
 
 async def _settle(forge: Forge, pull: Row) -> None:

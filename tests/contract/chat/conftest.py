@@ -18,8 +18,5 @@ def chat(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningChat]:
 
 @pytest.fixture
 def world(chat: RunningChat) -> Iterator[World]:
-    made = make_world(chat)
-    try:
+    with make_world(chat) as made:
         yield made
-    finally:
-        made.close()

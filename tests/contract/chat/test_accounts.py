@@ -293,31 +293,23 @@ def test_the_first_account_of_a_fresh_server_is_its_admin(tmp_path: Path) -> Non
 
 def test_a_server_with_small_limits_refuses_more(tmp_path: Path) -> None:
     limits: dict[str, Any] = {"max_users_per_team": 2, "users_hard_limit": 2, "enable_bot_account_creation": True}
-    with running_chat(tmp_path, **limits) as chat:
-        world = make_world(chat)
-        try:
-            first, second = world.account(), world.account()
-            path = f"teams/{world.team['id']}/members"
-            ok(world.admin.post(path, json={"team_id": world.team["id"], "user_id": first.id}))
-            refused = world.admin.post(path, json={"team_id": world.team["id"], "user_id": second.id})
-            assert _refused(refused) == (400, "app.team.join_user_to_team.max_accounts.app_error")
-            ok(_user(world, "person"))
-            assert _refused(_user(world, "another")) == (400, "api.user.create_user.user_limits.exceeded")
-            assert world.account().id, "bots are not limited"
-        finally:
-            world.close()
+    with running_chat(tmp_path, **limits) as chat, make_world(chat) as world:
+        first, second = world.account(), world.account()
+        path = f"teams/{world.team['id']}/members"
+        ok(world.admin.post(path, json={"team_id": world.team["id"], "user_id": first.id}))
+        refused = world.admin.post(path, json={"team_id": world.team["id"], "user_id": second.id})
+        assert _refused(refused) == (400, "app.team.join_user_to_team.max_accounts.app_error")
+        ok(_user(world, "person"))
+        assert _refused(_user(world, "another")) == (400, "api.user.create_user.user_limits.exceeded")
+        assert world.account().id, "bots are not limited"
 
 
 def test_stock_settings_make_no_bots(tmp_path: Path) -> None:
-    with running_chat(tmp_path, enable_bot_account_creation=False) as chat:
-        world = make_world(chat)
-        try:
-            assert _refused(world.admin.post("bots", json={"username": "bot"})) == (
-                403,
-                "api.bot.create_disabled",
-            )
-        finally:
-            world.close()
+    with running_chat(tmp_path, enable_bot_account_creation=False) as chat, make_world(chat) as world:
+        assert _refused(world.admin.post("bots", json={"username": "bot"})) == (
+            403,
+            "api.bot.create_disabled",
+        )
 
 
 def test_a_rate_limit_answers_429_in_plain_text(tmp_path: Path) -> None:

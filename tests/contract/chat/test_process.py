@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.contract.chat.sockets import listening
-from tests.contract.chat.world import make_world, ok
+from tests.contract.chat.world import World, make_world, ok
 from tests.support.chat_server import RunningChat, running_chat
 
 
@@ -26,8 +26,13 @@ def own_chat(tmp_path: Path) -> Iterator[RunningChat]:
         yield running
 
 
-def test_acknowledged_posts_survive_kill_9_and_ids_stay_unique(own_chat: RunningChat) -> None:
-    world = make_world(own_chat)
+@pytest.fixture
+def world(own_chat: RunningChat) -> Iterator[World]:
+    with make_world(own_chat) as made:
+        yield made
+
+
+def test_acknowledged_posts_survive_kill_9_and_ids_stay_unique(own_chat: RunningChat, world: World) -> None:
     worker = world.worker()
     acknowledged: list[str] = []
     enough = threading.Event()
@@ -71,11 +76,9 @@ def test_acknowledged_posts_survive_kill_9_and_ids_stay_unique(own_chat: Running
     posts = [post for ids in listed for post in ok(worker.rest.post("posts/ids", json=ids))]
     written = sum(post["type"] == "" for post in posts)
     assert channel["total_msg_count"] == written + len(later), "counts agree with the posts"
-    world.close()
 
 
-def test_everything_but_live_connections_survives_a_restart(own_chat: RunningChat) -> None:
-    world = make_world(own_chat)
+def test_everything_but_live_connections_survives_a_restart(own_chat: RunningChat, world: World) -> None:
     worker, other = world.worker(), world.worker()
     direct = ok(worker.rest.post("channels/direct", json=[worker.id, other.id]))
     worker.post(world.channel["id"], f"@{other.name}", pending_post_id=f"{worker.id}:1")
@@ -89,11 +92,9 @@ def test_everything_but_live_connections_survives_a_restart(own_chat: RunningCha
     assert ok(worker.rest.post("channels/direct", json=[other.id, worker.id]))["id"] == direct["id"]
     again = worker.post(world.channel["id"], "again", pending_post_id=f"{worker.id}:1")
     assert again["message"] == "again", "the keys of sent posts are in memory only, as on the real server"
-    world.close()
 
 
-async def test_a_connection_of_before_the_restart_gets_a_new_one(own_chat: RunningChat) -> None:
-    world = make_world(own_chat)
+async def test_a_connection_of_before_the_restart_gets_a_new_one(own_chat: RunningChat, world: World) -> None:
     worker = world.worker()
     async with listening(own_chat.url, worker.token) as listener:
         hello = await listener.event("hello")
@@ -106,7 +107,6 @@ async def test_a_connection_of_before_the_restart_gets_a_new_one(own_chat: Runni
         fresh = await listener.frame()
         assert (fresh["event"], fresh["seq"]) == ("hello", 0)
         assert fresh["data"]["connection_id"] != hello["data"]["connection_id"]
-    world.close()
 
 
 def _serve(data: Path, port: int) -> subprocess.CompletedProcess[str]:
@@ -148,8 +148,7 @@ def test_the_limit_of_open_files_is_raised_as_far_as_allowed() -> None:
     assert done.stdout.strip() == "3000 3000 (3000, 3000)"
 
 
-def test_secrets_are_not_in_the_files(own_chat: RunningChat) -> None:
-    world = make_world(own_chat)
+def test_secrets_are_not_in_the_files(own_chat: RunningChat, world: World) -> None:
     worker = world.worker()
     assert own_chat.data is not None
     assert own_chat.stop() == 0
@@ -158,4 +157,3 @@ def test_secrets_are_not_in_the_files(own_chat: RunningChat) -> None:
     assert worker.token.encode() not in content
     assert own_chat.password.encode() not in content
     assert (own_chat.data / "chat.sqlite3").stat().st_mode & 0o077 == 0
-    world.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import httpx
 
@@ -42,7 +42,7 @@ class Worker:
 
 @dataclass
 class World:
-    """One team on a chat, under names nobody else uses."""
+    """One team on a chat, under names nobody else uses; a context, for it holds connections."""
 
     chat: RunningChat
     admin: httpx.Client
@@ -89,6 +89,12 @@ class World:
             await asyncio.sleep(0.02)
         raise TimeoutError(f"the server still believes {user_id} to be connected")
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
     def close(self) -> None:
         """Close the clients."""
         for rest in [*self.clients, self.admin]:
@@ -102,7 +108,11 @@ def make_world(chat: RunningChat) -> World:
     me = ok(login)
     admin = client(chat.url, login.headers["Token"])
     tag = f"t{secrets.token_hex(3)}"
-    team = ok(admin.post("teams", json={"name": tag, "display_name": tag, "type": "O"}))
-    fields = {"team_id": team["id"], "name": "task", "display_name": "Task", "type": "O"}
-    channel = ok(admin.post("channels", json=fields))
+    try:
+        team = ok(admin.post("teams", json={"name": tag, "display_name": tag, "type": "O"}))
+        fields = {"team_id": team["id"], "name": "task", "display_name": "Task", "type": "O"}
+        channel = ok(admin.post("channels", json=fields))
+    except BaseException:
+        admin.close()
+        raise
     return World(chat, admin, me["id"], tag, team, channel)

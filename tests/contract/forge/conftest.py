@@ -25,6 +25,5 @@ def forge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningForge]:
 @pytest.fixture
 def world(forge: RunningForge, tmp_path: Path) -> Iterator[World]:
     """A repository with a protected main, its owner and two workers, all new."""
-    world = World(forge, tmp_path, uuid.uuid4().hex[:8])
-    yield world
-    world.close()
+    with World(forge, tmp_path, uuid.uuid4().hex[:8]) as world:
+        yield world

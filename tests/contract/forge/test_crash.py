@@ -21,9 +21,7 @@ from tests.support.servers import ForgeProcess, running_forge
 @pytest.mark.parametrize("after", [1, 3])
 def test_kill_during_merges(tmp_path: Path, after: int) -> None:
     """Three workers merge six pull requests; the forge is killed after some answers and started again."""
-    process = ForgeProcess(tmp_path / "forge")
-    world = World(process.start(), tmp_path, "crash")
-    try:
+    with ForgeProcess(tmp_path / "forge") as process, World(process.start(), tmp_path, "crash") as world:
         count = 6
         for i in range(count):
             world.branch(world.ann, f"b{i}", {f"f{i}.txt": f"{i}\n"})
@@ -72,9 +70,6 @@ def test_kill_during_merges(tmp_path: Path, after: int) -> None:
                 world.mergeable(number)
                 assert world.merge(world.ann, number).status_code == 200
         assert process.stop() == 0
-    finally:
-        world.close()
-        process.kill()
 
 
 KILLER = """#!/bin/sh
@@ -99,9 +94,7 @@ def arm(world: World, process: ForgeProcess, state: str, ref: str) -> Path:
 @pytest.mark.parametrize("state", ["prepared", "committed"])
 def test_killed_around_the_moment_of_a_merge(tmp_path: Path, state: str) -> None:
     """Between the ref and the row of a merge: the restart finds it merged if main moved, and open if not."""
-    process = ForgeProcess(tmp_path / "forge")
-    world = World(process.start(), tmp_path, "moment")
-    try:
+    with ForgeProcess(tmp_path / "forge") as process, World(process.start(), tmp_path, "moment") as world:
         world.branch(world.ann, "work", {"a.txt": "1\n"})
         number = world.pull(world.ann, "work")["number"]
         world.ben.http.post(f"{world.at}/issues/{number}/comments", json={"body": "I follow this"})
@@ -127,16 +120,11 @@ def test_killed_around_the_moment_of_a_merge(tmp_path: Path, state: str) -> None
             assert (pull["merged"], pull["state"], pull["base"]["sha"]) == (False, "open", tip)
             world.mergeable(number)
             assert world.merge(world.ann, number).status_code == 200
-    finally:
-        world.close()
-        process.kill()
 
 
 def test_killed_right_after_a_push(tmp_path: Path) -> None:
     """The branch moved and no row says so: the restart synchronises the pull request."""
-    process = ForgeProcess(tmp_path / "forge")
-    world = World(process.start(), tmp_path, "push")
-    try:
+    with ForgeProcess(tmp_path / "forge") as process, World(process.start(), tmp_path, "push") as world:
         world.branch(world.ann, "work", {"a.txt": "1\n"})
         number = world.pull(world.ann, "work")["number"]
         clone = world.clone(world.ann)
@@ -153,22 +141,17 @@ def test_killed_right_after_a_push(tmp_path: Path) -> None:
         assert pull["head"]["sha"] == sha
         events = [e["type"] for e in world.ann.http.get(f"{world.at}/issues/{number}/timeline").json()]
         assert events == ["pull_push"]
-    finally:
-        world.close()
-        process.kill()
 
 
 def test_refs_that_moved_unseen_are_taken_note_of(tmp_path: Path) -> None:
     """A push and a merge whose rows were never written: the next start completes both."""
     data = tmp_path / "forge"
-    with running_forge(data) as forge:
-        world = World(forge, tmp_path, "rec")
+    with running_forge(data) as forge, World(forge, tmp_path, "rec") as world:
         first = world.branch(world.ann, "one", {"a.txt": "1\n"})
         world.branch(world.ann, "two", {"b.txt": "1\n"})
         world.branch(world.ann, "three", {"c.txt": "1\n"})
         one, two = world.pull(world.ann, "one")["number"], world.pull(world.ann, "two")["number"]
         three = world.pull(world.ann, "three")["number"]
-        world.close()
     bare = data / "repos" / world.owner.name / f"{world.name}.git"
 
     def git(*arguments: str) -> str:
@@ -206,12 +189,10 @@ def test_refs_that_moved_unseen_are_taken_note_of(tmp_path: Path) -> None:
 
 def test_sessions_tokens_and_rows_outlive_a_restart(tmp_path: Path) -> None:
     data = tmp_path / "forge"
-    with running_forge(data) as forge:
-        world = World(forge, tmp_path, "stay")
+    with running_forge(data) as forge, World(forge, tmp_path, "stay") as world:
         login = httpx.post(f"{forge.url}/user/login", data={"user_name": world.ann.name, "password": PASSWORD})
         cookie = login.cookies["i_like_gitea"]
         world.ann.http.post(f"{world.at}/issues", json={"title": "stays"})
-        world.close()
     secrets = [world.ann.token.encode(), PASSWORD.encode(), cookie.encode()]
     stored = b"".join(path.read_bytes() for path in data.glob("forge.sqlite3*"))
     assert not any(secret in stored for secret in secrets)
@@ -224,18 +205,13 @@ def test_sessions_tokens_and_rows_outlive_a_restart(tmp_path: Path) -> None:
 
 
 def test_a_stop_does_not_wait_for_open_streams(tmp_path: Path) -> None:
-    process = ForgeProcess(tmp_path / "forge")
-    world = World(process.start(), tmp_path, "open")
-    try:
+    with ForgeProcess(tmp_path / "forge") as process, World(process.start(), tmp_path, "open") as world:
         login = httpx.post(f"{world.forge.url}/user/login", data={"user_name": world.ann.name, "password": PASSWORD})
         with httpx.stream("GET", f"{world.forge.url}/user/events", cookies=dict(login.cookies)) as stream:
             parts = stream.iter_raw()
             assert next(parts) == b"\n"
             assert process.stop() == 0
             assert list(parts) == []  # the stream ended in order, not by a broken connection
-    finally:
-        world.close()
-        process.kill()
 
 
 def test_a_port_in_use_is_named(tmp_path: Path) -> None:

@@ -11,8 +11,7 @@ from tests.support.servers import running_forge
 
 def test_a_listing_leaves_it_and_a_view_checks_it(tmp_path: Path) -> None:
     settings = ForgeSettings(password_rounds=1000, delay_check_for_inactive_days=0)
-    with running_forge(tmp_path / "forge", settings=settings) as forge:
-        world = World(forge, tmp_path, "delay")
+    with running_forge(tmp_path / "forge", settings=settings) as forge, World(forge, tmp_path, "delay") as world:
         for name in ("one", "two", "three"):
             world.branch(world.ann, name, {f"{name}.txt": "1\n"})
         one, two, three = (world.pull(world.ann, name)["number"] for name in ("one", "two", "three"))
@@ -27,4 +26,3 @@ def test_a_listing_leaves_it_and_a_view_checks_it(tmp_path: Path) -> None:
         refused = world.merge(world.ann, three)
         assert (refused.status_code, refused.json()["message"]) == (405, "Please try again later")
         world.mergeable(three)
-        world.close()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
+from urllib.parse import quote
 
+import httpx
 import pytest
 
 from tests.contract.forge.world import World
@@ -63,3 +66,21 @@ def test_a_name_of_a_branch_hides_no_other(world: World) -> None:
     assert world.ben.http.get(f"{world.at}/branches/main").status_code == 200
     assert world.ben.http.get(f"{world.at}/git/refs").status_code == 200
     world.branch(world.ben, "after", {"x": "1\n"})
+
+
+@pytest.mark.parametrize("name", ["a\0b", "x" * 300, "/".join(["y" * 100] * 60), sys.executable, "../../HEAD"])
+def test_a_name_that_no_branch_can_have_is_refused(world: World, name: str) -> None:
+    """Neither a path that reaches out of the repository, nor one that the system does not take."""
+    at, query = world.at, str(httpx.QueryParams(ref=name, sha=name))
+    file = {"operation": "upload", "path": "a.txt", "content": ""}
+    answers = [
+        world.ann.http.post(f"{at}/branches", json={"new_branch_name": name}),
+        world.ann.http.post(f"{at}/branches", json={"new_branch_name": "new", "old_branch_name": name}),
+        world.ann.http.post(f"{at}/contents", json={"branch": name, "new_branch": "new", "files": [file]}),
+        world.ann.http.post(f"{at}/contents", json={"branch": "main", "new_branch": name, "files": [file]}),
+        world.ann.http.post(f"{at}/pulls", json={"title": "t", "head": name, "base": "main"}),
+        world.ann.http.get(f"{at}/commits?{query}"),
+        world.ann.http.get(f"{at}/contents?{query}"),
+        world.ann.http.get(f"{at}/git/trees/{quote(name, safe='')}"),
+    ]
+    assert {answer.status_code for answer in answers} <= {404, 422}

@@ -223,9 +223,8 @@ def listening(client: httpx.Client) -> Iterator[Listener]:
 
 
 def test_the_stream_counts_and_echoes_the_own_mark_read(world: World) -> None:
-    client = sign_in(world, world.ann)
     number = issue(world, world.ann)
-    with listening(client) as stream:
+    with contextlib.closing(sign_in(world, world.ann)) as client, listening(client) as stream:
         comment(world, world.ben, number)
         name, data = stream.next()
         assert name == "notification-count"
@@ -234,7 +233,6 @@ def test_the_stream_counts_and_echoes_the_own_mark_read(world: World) -> None:
         read_all(world.ann)
         name, data = stream.next()
         assert json.loads(data) == {"UserID": me, "Count": 0}
-    client.close()
 
 
 def test_a_new_stream_starts_silent(world: World) -> None:
@@ -258,13 +256,13 @@ def test_a_new_stream_starts_silent(world: World) -> None:
 
 @pytest.mark.parametrize("way", ["nothing", "token", "basic", "wrong password"])
 def test_without_a_session_the_stream_is_200_and_closes(world: World, way: str) -> None:
-    client = sign_in(world, world.ann, "not-the-password") if way == "wrong password" else httpx.Client()
     headers = {"Authorization": f"token {world.ann.token}"} if way == "token" else {}
     auth = (world.ann.name, PASSWORD) if way == "basic" else None
-    answer = client.get(f"{world.forge.url}/user/events", headers=headers, auth=auth)
+    client = sign_in(world, world.ann, "not-the-password") if way == "wrong password" else httpx.Client()
+    with contextlib.closing(client):
+        answer = client.get(f"{world.forge.url}/user/events", headers=headers, auth=auth)
     assert answer.status_code == 200
     assert answer.text == "event: close\ndata: unauthorized\n\n"
-    client.close()
 
 
 def test_form_login(world: World) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -154,6 +156,57 @@ async def test_a_ref_moves_only_from_where_it_is(repo: Path) -> None:
     (repo / f"{MAIN}.lock").touch()
     assert move_ref(repo, MAIN, one, two) is None, "another holds it"
     assert (repo / f"{MAIN}.lock").exists()
+
+
+async def test_a_move_takes_nobody_elses_lock_away(repo: Path) -> None:
+    one, two = await commits(repo, 2)
+    assert move_ref(repo, MAIN, one, ZERO) is True
+    lock = repo / f"{MAIN}.lock"
+    stop = threading.Event()
+    lost = 0
+
+    def hold() -> None:
+        nonlocal lost
+        while not stop.is_set():
+            with suppress(FileExistsError):
+                os.close(os.open(lock, os.O_CREAT | os.O_EXCL))
+                time.sleep(0)
+                lost += not lock.exists()
+                lock.unlink(missing_ok=True)
+
+    with ThreadPoolExecutor(1) as pool:
+        holding = pool.submit(hold)
+        old, new = one, two
+        try:
+            for _ in range(1000):
+                if move_ref(repo, MAIN, new, old):
+                    old, new = new, old
+        finally:
+            stop.set()
+        holding.result()
+    assert lost == 0
+
+
+async def test_a_folder_of_that_name_that_comes_meanwhile_is_left_to_git(repo: Path) -> None:
+    [one] = await commits(repo, 1)
+    folder = repo / "refs/heads/a"
+    stop = threading.Event()
+
+    def come_and_go() -> None:
+        while not stop.is_set():
+            with suppress(OSError):
+                folder.mkdir()
+                folder.rmdir()
+
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(come_and_go)
+        try:
+            for _ in range(500):
+                if move_ref(repo, "refs/heads/a", one, ZERO):
+                    folder.unlink()
+        finally:
+            stop.set()
+        coming.result()
 
 
 async def test_a_move_waits_while_another_holds_the_ref(repo: Path) -> None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import gitea_api_client as gitea
 import httpx
@@ -62,7 +62,7 @@ class Member:
 
 
 class World:
-    """Fresh accounts and a repository `<owner>/project` of a forge."""
+    """Fresh accounts and a repository `<owner>/project` of a forge; a context, for it holds connections."""
 
     def __init__(self, forge: RunningForge, folder: Path, tag: str) -> None:
         self.forge = forge
@@ -70,10 +70,18 @@ class World:
         self.admin_http = httpx.Client(base_url=forge.api, auth=forge.auth, timeout=30)
         self.members: list[Member] = []
         self.tag = tag
+        self.name = "project"
+        try:
+            self._make()
+        except BaseException:
+            self.close()
+            raise
+
+    def _make(self) -> None:
+        tag = self.tag
         self.owner = self.member(f"owner{tag}")
         self.ann = self.member(f"ann{tag}")
         self.ben = self.member(f"ben{tag}")
-        self.name = "project"
         self.at = f"/repos/{self.owner.name}/{self.name}"
         made = self.owner.http.post(
             "/user/repos", json={"name": self.name, "auto_init": True, "default_branch": "main"}
@@ -146,7 +154,14 @@ class World:
         """Ask once for the merge."""
         return member.http.post(f"{self.at}/pulls/{number}/merge", json={"Do": "merge", **fields})
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
     def close(self) -> None:
+        """Close the connections."""
         self.admin_http.close()
         for member in self.members:
             member.http.close()

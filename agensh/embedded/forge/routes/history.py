@@ -144,10 +144,12 @@ async def tree(call: ApiCall, owner: str, name: str, sha: str) -> Json:
     git = call.forge.git
     tip = await git.resolve(path, sha)
     if tip is None:
+        if not sha.isalnum():
+            raise not_found()
         done = await git.run(
             path, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{sha}^{{tree}}", ok=(0, 1, 128)
         )
-        if done.code or not sha.isalnum():
+        if done.code:
             raise not_found()
         tip = done.text
     entries = await files.tree(git, path, tip, recursive=bool(call.flag("recursive")))

@@ -16,7 +16,7 @@ from pydantic import AliasChoices, BaseModel, Field
 from agensh.embedded.forge import history, merging
 from agensh.embedded.forge.errors import ApiError, not_found, unprocessable
 from agensh.embedded.forge.git import GitError, branch_tip
-from agensh.embedded.forge.mergeability import VIEWED
+from agensh.embedded.forge.mergeability import UNKNOWN, VIEWED
 from agensh.embedded.forge.shapes import MERGEABLE
 from agensh.embedded.forge.state import ApiCall, Forge
 from agensh.embedded.forge.store import issues as store
@@ -75,7 +75,7 @@ async def merge(call: ApiCall, owner: str, name: str, number: int, new: Merge) -
     issue, _ = await call.read(lambda tx: store.require_pull(tx, repo, number))
     async with forge.locks.holding(issue["id"]):
         pull = await call.read(lambda tx: _ready(call, tx, repo, number, new))
-        if pull["status"] == "checking":
+        if pull["status"] in UNKNOWN:
             forge.checker.want(issue["id"], VIEWED)
         if pull["status"] not in MERGEABLE:
             raise ApiError(405, "Please try again later")

@@ -11,7 +11,7 @@ from fastapi.responses import PlainTextResponse
 from agensh.embedded.forge import history, merging
 from agensh.embedded.forge.errors import ApiError, not_found, unprocessable
 from agensh.embedded.forge.git import branch_tip
-from agensh.embedded.forge.mergeability import VIEWED, examine, save_result
+from agensh.embedded.forge.mergeability import UNKNOWN, VIEWED, examine, save_result
 from agensh.embedded.forge.routes.history import commit_shapes
 from agensh.embedded.forge.routes.issues import IssueChange, apply_change
 from agensh.embedded.forge.shapes import Shapes
@@ -149,7 +149,7 @@ async def listing(call: ApiCall, owner: str, name: str) -> list[Json]:
 
 
 async def _view(call: ApiCall, issue: Row, pull: Row) -> Json:
-    if pull["status"] == "checking" and not issue["closed"]:
+    if pull["status"] in UNKNOWN and not issue["closed"]:
         call.forge.checker.want(issue["id"], VIEWED)
     return await call.read(lambda tx: _shape(call.shapes(tx), tx, issue["id"]))
 

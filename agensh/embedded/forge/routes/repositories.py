@@ -61,7 +61,7 @@ async def _create(call: ApiCall, owner: Row, new: NewRepo) -> Json:
         if path.exists():  # left over by a creation that was cut off
             await asyncio.to_thread(shutil.rmtree, path)
         await forge.git.init_bare(path, branch)
-        await asyncio.to_thread(http_backend.install_hook, path)
+        await asyncio.to_thread(http_backend.prepare, path)
         if new.auto_init:
             text = f"# {new.name}\n\n{new.description}".rstrip() + "\n"
             readme = Change("create", "README.md", text.encode())
@@ -173,8 +173,10 @@ async def delete(call: ApiCall, owner: str, name: str) -> None:
     repo, path = await _even_archived(call, owner, name)
     if await call.read(lambda tx: repos.mode_of(tx, call.user, repo)) < Mode.OWNER:
         raise ApiError(403, "user should be the owner of the repo")
-    await call.write(lambda tx: tx.run("DELETE FROM repos WHERE id = ?", repo["id"]))
-    await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
+    # A new repository of the same name waits: its files would go with those of this one.
+    async with call.forge.locks.holding(("repository", repo["owner_id"], repo["lower_name"])):
+        await call.write(lambda tx: tx.run("DELETE FROM repos WHERE id = ?", repo["id"]))
+        await asyncio.to_thread(shutil.rmtree, path, ignore_errors=True)
 
 
 @router.get("/repos/{owner}/{name}/collaborators")

@@ -231,7 +231,8 @@ class Database:
             with self._telling:
                 self._outage.failed("the disk is full" if no_room(error) else "the database takes no writes", error)
             for _, done in batch:
-                if not done.done():
+                # A caller may be cancelled at any moment; without this the writer would end with it.
+                if done.running() or (not done.done() and done.set_running_or_notify_cancel()):
                     done.set_exception(error)
             return
         with self._telling:

@@ -204,6 +204,7 @@ class Dispatcher:
             first=not self.session.primed,
             now=now,
             left=self._run_clock.left(now),
+            posts_left=claim.posts_left,
         )
         self._recorder.prompted(claim.turn_id, prompt, len(context.entries))
         log.info("turn starts", extra={"worker": self.worker, "turn": claim.turn_id, "events": len(claim.events)})

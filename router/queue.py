@@ -24,7 +24,7 @@ import json
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, and_, case, func, insert, select, update
@@ -41,6 +41,7 @@ from router.writer import Writer
 _DESK_SOURCES = (Source.MATTERMOST, Source.CONTROL)
 CLAIM_LIMIT = 200  # events a turn takes at most; the rest waits for the next one
 CLAIM_CHARS = 60_000  # characters of the texts that a turn takes: more than one event only within them
+POST_LINES = 30  # threads of the task channel in a turn; the posts of a thread share a line of the prompt
 _CHUNK = 500  # rows a statement, below every database's limit of parameters
 
 
@@ -71,6 +72,8 @@ class Claim:
 
     turn_id: int
     events: tuple[QueuedEvent, ...]
+    posts_left: int = 0
+    """Posts of the task channel that have no room in this turn and wait for the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +113,12 @@ class EventQueue:
     async def put(self, new: Sequence[NewEvent], cursor: Mapping[str, str] | None = None) -> int:
         """Commit the events not yet known and the cursor rows together; return how many were new."""
         put = Put.of(self.worker, new, cursor or {}, self._clock.time())
-        fresh = [_queued(event_id, event) for event_id, event in await self._writer.submit_item(PUTS, put)]
+        try:
+            known = await self._writer.submit_item(PUTS, put)
+        except asyncio.CancelledError:
+            self._changed.set()  # they are written all the same, and nobody else tells of them
+            raise
+        fresh = [_queued(event_id, event) for event_id, event in known]
         self._cursors.update(cursor or {})
         if fresh:
             self.on_new(fresh)
@@ -156,7 +164,7 @@ class EventQueue:
         async def operation(connection: AsyncConnection) -> Claim | None:
             waiting = [_event(row) for row in await connection.execute(due)]
             found = _fitting(waiting)
-            told = posts if len(found) == len(waiting) < CLAIM_LIMIT else []
+            told = _in_few_lines(posts) if len(found) == len(waiting) < CLAIM_LIMIT else []
             if not found and not told:
                 return None
             turn = await connection.execute(
@@ -169,7 +177,7 @@ class EventQueue:
                 [event.id for event in found],
                 {"state": "in_flight", "turn_id": turn_id, "via": "turn", "handed_out": events.c.handed_out + 1},
             )
-            return Claim(turn_id, (*found, *told))
+            return Claim(turn_id, (*found, *told), len(posts) - len(told))
 
         posts = await self.posts.waiting_all(now) if self.posts is not None else []
         claim = await self._writer.submit(operation)
@@ -360,6 +368,13 @@ def _fitting(waiting: Sequence[QueuedEvent]) -> list[QueuedEvent]:
     sums = accumulate(event.length for event in waiting)
     count = sum(chars <= CLAIM_CHARS for chars in sums)
     return list(waiting[: max(1, count)])
+
+
+def _in_few_lines(posts: Sequence[QueuedEvent]) -> list[QueuedEvent]:
+    """Return the posts whose lines a prompt can hold: those that mention the worker first, then the oldest threads."""
+    lines = dict.fromkeys((post.priority, post.thread) for post in sorted(posts, key=lambda post: post.priority))
+    chosen = set(islice(lines, POST_LINES))
+    return [post for post in posts if (post.priority, post.thread) in chosen]
 
 
 def _queued(event_id: int, event: NewEvent) -> QueuedEvent:

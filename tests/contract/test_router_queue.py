@@ -259,6 +259,19 @@ async def test_waiting_ends_with_a_new_event_or_when_one_is_due_again(queue: Eve
     await asyncio.wait_for(waiting, 5)
 
 
+async def test_an_event_whose_source_is_cancelled_wakes_the_worker_all_the_same(
+    writer: Writer, queue: EventQueue, clock: ManualClock
+) -> None:
+    waiting = asyncio.create_task(queue.wait())
+    await writer.flush()
+    putting = asyncio.create_task(queue.put([comment(1, "a")]))
+    await clock.settle()
+    putting.cancel()
+    await writer.flush()
+    assert set(await states(writer)) == {"gitea:comment:1"}
+    await asyncio.wait_for(waiting, 30)
+
+
 async def test_a_closed_writer_refuses(queue: EventQueue, writer: Writer) -> None:
     writer.close()
     with pytest.raises(DatabaseUnavailable):

@@ -24,13 +24,13 @@ import json
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, islice
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, and_, case, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agensh.clock import Clock
+from router.claim import CLAIM_LIMIT, Claim, fitting, in_few_lines
 from router.events import Kind, NewEvent, Priority, QueuedEvent, Source
 from router.intake import PUTS, Put
 from router.posts import PostBox, PostFeed
@@ -39,9 +39,6 @@ from router.waiting import sleep_or_event
 from router.writer import Writer
 
 _DESK_SOURCES = (Source.MATTERMOST, Source.CONTROL)
-CLAIM_LIMIT = 200  # events a turn takes at most; the rest waits for the next one
-CLAIM_CHARS = 60_000  # characters of the texts that a turn takes: more than one event only within them
-POST_LINES = 30  # threads of the task channel in a turn; the posts of a thread share a line of the prompt
 _CHUNK = 500  # rows a statement, below every database's limit of parameters
 
 
@@ -64,16 +61,6 @@ class RetryPolicy:
         """Return the seconds to wait after that many failures (1 first)."""
         base = min(self.ceiling, self.first * self.factor ** min(failures - 1, 32))
         return base * uniform(1 - self.jitter, 1 + self.jitter)
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """What one turn delivers."""
-
-    turn_id: int
-    events: tuple[QueuedEvent, ...]
-    posts_left: int = 0
-    """Posts of the task channel that have no room in this turn and wait for the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +150,8 @@ class EventQueue:
 
         async def operation(connection: AsyncConnection) -> Claim | None:
             waiting = [_event(row) for row in await connection.execute(due)]
-            found = _fitting(waiting)
-            told = _in_few_lines(posts) if len(found) == len(waiting) < CLAIM_LIMIT else []
+            found = fitting(waiting)
+            told = in_few_lines(posts) if len(found) == len(waiting) < CLAIM_LIMIT else []
             if not found and not told:
                 return None
             turn = await connection.execute(
@@ -361,20 +348,6 @@ async def _update(
     for start in range(0, len(ids), _CHUNK):
         chosen = events.c.id.in_(ids[start : start + _CHUNK])
         await connection.execute(update(events).where(chosen, where).values(**values))
-
-
-def _fitting(waiting: Sequence[QueuedEvent]) -> list[QueuedEvent]:
-    """Return the first of the events, as many as a CLI's context can hold beside everything else."""
-    sums = accumulate(event.length for event in waiting)
-    count = sum(chars <= CLAIM_CHARS for chars in sums)
-    return list(waiting[: max(1, count)])
-
-
-def _in_few_lines(posts: Sequence[QueuedEvent]) -> list[QueuedEvent]:
-    """Return the posts whose lines a prompt can hold: those that mention the worker first, then the oldest threads."""
-    lines = dict.fromkeys((post.priority, post.thread) for post in sorted(posts, key=lambda post: post.priority))
-    chosen = set(islice(lines, POST_LINES))
-    return [post for post in posts if (post.priority, post.thread) in chosen]
 
 
 def _queued(event_id: int, event: NewEvent) -> QueuedEvent:

@@ -14,9 +14,10 @@ from sqlalchemy import insert, select
 
 from agensh.clients.mattermost import Post
 from agensh.db import DatabaseUnavailable
+from router.claim import POST_LINES
 from router.events import Kind, NewEvent, Priority, QueuedEvent, Source
 from router.posts import FIRST_READING, OVERLAP_MS, SETTLED_MS, PostFeed
-from router.queue import POST_LINES, EventQueue, RetryPolicy
+from router.queue import EventQueue, RetryPolicy
 from router.tables import events, posts, runs, turns
 from router.writer import Writer
 from tests.support.clock import ManualClock

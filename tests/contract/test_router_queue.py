@@ -12,10 +12,11 @@ from sqlalchemy import event, insert, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agensh.db import DatabaseUnavailable
+from router.claim import CLAIM_CHARS
 from router.events import Kind, NewEvent, Priority, QueuedEvent, Source
 from router.idle import control_event
 from router.prompt import event_lines
-from router.queue import CLAIM_CHARS, EventQueue, RetryPolicy
+from router.queue import EventQueue, RetryPolicy
 from router.tables import cursors, events, turns
 from router.writer import Writer
 from tests.support.clock import ManualClock
@@ -248,7 +249,7 @@ async def test_waiting_ends_with_a_new_event_or_when_one_is_due_again(queue: Eve
     await asyncio.sleep(0.05)
     assert not waiting.done()
     await queue.put([comment(1, "a")])
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 30)
     claim = await queue.claim("s")
     assert claim is not None
     await queue.fail([event.id for event in claim.events], "no")
@@ -256,7 +257,7 @@ async def test_waiting_ends_with_a_new_event_or_when_one_is_due_again(queue: Eve
     await until(lambda: clock.sleeping > 0)
     assert not waiting.done()
     await clock.advance(5)
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 30)
 
 
 async def test_an_event_whose_source_is_cancelled_wakes_the_worker_all_the_same(

@@ -20,6 +20,7 @@ from adapters.base import Adapter, HarnessUnavailable, Outcome, Rule, SessionLos
 from agensh.clock import Clock, RunClock
 from agensh.errors import ServiceError
 from agensh.spec import TeamSpec
+from agensh.text import storable
 from prompts import render
 from router.budget import WARNINGS, Spent, UsageSource
 from router.dispatcher import Limits
@@ -162,7 +163,8 @@ class LoneWorker(Driver):
             if self.parked is None:
                 self.parked = Outcome.CRASHED
             log.error("worker is parked", extra={"worker": self._task.worker, "reason": str(error)})
-            await self._save(replace(self.session, parked_reason=str(error), parked_at=self._clock.time()))
+            reason = storable(str(error))
+            await self._save(replace(self.session, parked_reason=reason, parked_at=self._clock.time()))
 
     async def _last_heard(self) -> float:
         query = select(func.max(turns.c.started_at)).where(

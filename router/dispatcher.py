@@ -15,6 +15,7 @@ from enum import StrEnum
 from adapters.base import Adapter, HarnessUnavailable, Outcome, Rule, SessionLost, TurnEnd
 from agensh.clock import Clock, RunClock
 from agensh.db import DatabaseUnavailable
+from agensh.text import storable
 from router.claim import Claim
 from router.desk import Desk
 from router.driver import Driver, Parked
@@ -121,7 +122,7 @@ class Dispatcher(Driver):
                 while not self._stopping.is_set():
                     await self._next_turn()
             except (Parked, HarnessUnavailable) as error:
-                await self._park(str(error))
+                await self._park(storable(str(error)))
 
     def unpark(self) -> bool:
         """Let a parked worker go on in its session; say whether it was parked."""

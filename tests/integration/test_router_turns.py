@@ -97,6 +97,8 @@ async def test_half_of_a_character_is_recorded_as_unreadable_and_stops_nobody(tm
         assert "cut here: \ufffd" in told.reason
         assert play.host.routers[ME].unpark()
         await play.until_turns(3)
+        play.host.routers[ME].fail(half)
+        assert play.host.routers[ME].told().reason == "cut here: \ufffd", "the board could not be told of anybody"
     first, second, *_ = rows(play.run, "select * from turns order by id")
     assert (first["text"], first["reason"], second["reason"]) == ("cut here: \ufffd",) * 3
     (call,) = rows(play.run, "select summary from tool_calls")

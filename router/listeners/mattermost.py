@@ -8,7 +8,7 @@ the events. Edits and deletions are no events.
 
 Reading back must not cost what a channel ever held, for every worker at once: a channel in which nothing was posted
 since it was read is left alone, and the beginning of a team's channel is read once for all workers of a host. The task
-channel is one place for all of them (`router/posts.py`): whoever hears of a post first brings it, and reads back.
+channel is one place for all of them (`router/posts.py`): what any of them has heard, whoever comes to it first brings.
 """
 
 from __future__ import annotations

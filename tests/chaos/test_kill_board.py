@@ -13,11 +13,11 @@ import pytest
 from agensh.clients.board import BoardClient
 from agensh.clock import SystemClock
 from agensh.errors import ServiceError
+from agensh.launch.ports import free_port
 from router.feed import BoardFeed
 from tests.support.board_process import Served, make_token, served
 from tests.support.chaos import either, named_once, records_of
 from tests.support.queues import until
-from tests.support.servers import free_port
 
 WRITERS, EACH = 4, either(30, 100)
 

@@ -15,8 +15,8 @@ import pytest
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
+from agensh.launch.ports import free_port
 from tests.support.board_server import RunningBoard, running_board
-from tests.support.chat_server import free_port
 
 COMMAND = [sys.executable, "-c", "from agensh.cli.mcp import app; app()", "board"]
 NAMES = ["board_write", "board_read", "board_grep", "board_unfold", "board_release", "board_pending"]

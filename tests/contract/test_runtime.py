@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -193,8 +193,15 @@ async def test_a_number_that_was_used_again_belongs_to_somebody_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A CLI that died by itself may be stopped hours later, when another worker's CLI has its number."""
-    async with spawned(tmp_path, "true") as ended, spawned(tmp_path, "cat") as other:
+    async with AsyncExitStack() as stack:
+        ended = await stack.enter_async_context(spawned(tmp_path, "cat"))
+        started = dict(runtime.descendants(os.getpid()))[ended.pid]
+        os.kill(ended.pid, signal.SIGKILL)
         await ended.wait()
+        other = ended
+        # Start times are told in hundredths of a second.
+        while dict(runtime.descendants(os.getpid())).get(other.pid, started) == started:
+            other = await stack.enter_async_context(spawned(tmp_path, "cat"))
         with monkeypatch.context() as patched:
             number = other.pid
             patched.setattr(LocalProcess, "pid", property(lambda process: number))

@@ -23,8 +23,8 @@ import pytest
 
 from agensh.harnesses import install, package_of
 from agensh.launch.examples import example
+from agensh.launch.ports import free_port
 from agensh.rundir import RunDir, find_run
-from tests.support.servers import free_port
 
 pytestmark = pytest.mark.timeout(420)
 AGENSH = [sys.executable, "-m", "agensh"]

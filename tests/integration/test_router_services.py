@@ -17,13 +17,14 @@ from agensh.clients.gitea import GiteaClient
 from agensh.clients.mattermost import MattermostClient
 from agensh.clock import SystemClock
 from agensh.entries import EntryType
+from agensh.launch.ports import free_port
 from agensh.provision.all import provision
 from agensh.rundir import RunDir, WorkerSecrets
 from router.backends import ServiceBackends
 from router.node import NodeHost
 from router.workspace import clone_url
 from tests.integration.test_router_node import count, rows, running
-from tests.support.router_stage import NoRuntime, Stage, StageAdapter, free_port
+from tests.support.router_stage import NoRuntime, Stage, StageAdapter
 from tests.support.services import Services, running_services
 
 

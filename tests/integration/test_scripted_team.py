@@ -23,12 +23,12 @@ from agensh.clients.gitea import GiteaClient
 from agensh.clients.mattermost import MattermostClient
 from agensh.clock import SystemClock
 from agensh.entries import Entry, EntryType
+from agensh.launch.ports import free_port
 from agensh.provision import provision
 from agensh.rundir import RunDir
 from agensh.spec import parse_spec
 from router.backends import ServiceBackends
 from router.node import NodeHost
-from tests.support.router_stage import free_port
 from tests.support.scripted_team import Task, git, make_task
 from tests.support.services import Services, running_services
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,6 +15,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
+
+from agensh.launch.ports import free_port
 
 ADMIN, PASSWORD = "admin", "correct-horse-1"
 START_TIMEOUT = 30.0
@@ -31,13 +32,6 @@ set_up_logging()
 data, port, admin, password, settings = sys.argv[1:]
 serve(Path(data), "127.0.0.1", int(port), (admin, password), ChatSettings(**json.loads(settings)))
 """
-
-
-def free_port() -> int:
-    """Return a port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass

@@ -8,9 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+from agensh.launch.ports import free_port
 from agensh.urls import sqlite_url
 from tests.support.gateway import ADMIN, CREDENTIAL
-from tests.support.servers import free_port, wait_for
+from tests.support.servers import wait_for
 
 SPEC = """\
 [team]

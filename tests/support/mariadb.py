@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -19,6 +18,8 @@ from pathlib import Path
 
 import pymysql
 import pytest
+
+from agensh.launch.ports import free_port
 
 START_SECONDS = 300.0
 
@@ -128,13 +129,6 @@ def find(*names: str) -> str | None:
     """Return the first of these programs, also from the folders that an ordinary user's PATH leaves out."""
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
     return next((found for name in names if (found := shutil.which(name, path=path))), None)
-
-
-def free_port() -> int:
-    """Return a port that is free now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

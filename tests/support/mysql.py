@@ -18,7 +18,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.support.mariadb import MariaDb, free_port
+from agensh.launch.ports import free_port
+from tests.support.mariadb import MariaDb
 
 SUITE = "sid"
 PACKAGES = "mysql-server-core,mysql-client-core"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from agensh.clients.board import Released, StreamOpened, WorkerState
 from agensh.clock import Clock
 from agensh.entries import Entry, EntryType
 from agensh.errors import ServiceError
+from agensh.launch.ports import free_port
 from agensh.rundir import AdminSecrets, RunDir, RunInfo, RunSecrets, ServiceUrls, WorkerSecrets
 from agensh.spec import parse_spec
 from router.backends import Listener, WorkerClients
@@ -239,13 +239,6 @@ def comment(number: int, text: str, *, issue: int = 4, at: float = 0.0) -> NewEv
         thread=f"gitea:demo/task#{issue}",
         body={"number": issue},
     )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def new_run(folder: Path, *, workers: int = 2, created_at: float = 0.0, **clock: Any) -> RunDir:

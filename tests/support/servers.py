@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -19,6 +18,7 @@ import httpx
 from agensh.clock import Clock
 from agensh.embedded.forge.app import create_app
 from agensh.embedded.forge.settings import ForgeSettings
+from agensh.launch.ports import free_port
 from agensh.serving import make_server, open_socket
 
 ADMIN = ("root-admin", "admin-password")
@@ -41,14 +41,6 @@ class RunningForge:
     @property
     def api(self) -> str:
         return f"{self.url}/api/v1"
-
-
-def free_port() -> int:
-    """Return a port that was free a moment ago."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port
 
 
 def wait_for(url: str, alive: threading.Thread | subprocess.Popen[bytes]) -> None:

@@ -7,6 +7,7 @@ exit code instead of an error becomes a typed `Outcome` here, so that the router
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,8 @@ from typing import ClassVar, Protocol
 
 from agensh.clock import Clock
 from agensh.errors import AgenshError
+
+LINGER = 5.0  # seconds between the last line of a CLI and its end
 
 
 class Rule(StrEnum):
@@ -179,6 +182,16 @@ class Process(Protocol):
     async def stop(self, grace: float = 5.0) -> None:
         """End it and all it started: close its input, then SIGTERM, then SIGKILL to the group after `grace` seconds."""
         ...
+
+
+async def end_of(process: Process) -> int:
+    """Return the exit code of a process that says no more; one that nevertheless goes on is ended."""
+    try:
+        async with asyncio.timeout(LINGER):
+            return await process.wait()
+    except TimeoutError:
+        await process.stop()
+        return await process.wait()
 
 
 class Runtime(Protocol):

@@ -12,7 +12,7 @@ import logging
 import os
 import socket
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,7 +87,7 @@ class ContainerRuntime:
             try:
                 container = await asyncio.to_thread(self._ready, worker, cwd.parent)
                 process = ContainerProcess(self._client, container, log)
-                await process.start(command, env, cwd)
+                await _wholly(process, process.start(command, env, cwd))
             except _ENGINE_FAILURES as error:
                 raise HarnessUnavailable(f"The container of {worker} cannot be used: {_reason(error)}") from error
         return process
@@ -306,6 +306,18 @@ class ContainerProcess:
             # The next CLI of the worker ends what is left of this one before it starts.
             log.warning("worker's processes cannot be told to end", extra={"error": _reason(error)})
             return False
+
+
+async def _wholly(process: ContainerProcess, start: Coroutine[Any, Any, None]) -> None:
+    """Start a CLI; one whose start is cancelled is started all the same, for the engine was asked, and then ended."""
+    starting = asyncio.create_task(start)
+    try:
+        await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        with suppress(*_ENGINE_FAILURES):
+            await starting
+        await process.stop()
+        raise
 
 
 def connect() -> docker.DockerClient:

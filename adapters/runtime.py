@@ -26,6 +26,7 @@ MARKS = ("AGENSH_RUN", "AGENSH_WORKER")
 """Variables that name a worker of a run; a process that has both belongs to it."""
 LINE_LIMIT = 64 * 1024 * 1024  # bytes; a tool result of a CLI can carry whole files
 log = logging.getLogger(__name__)
+_LOOKS = 5  # for processes that were started meanwhile
 _REAP = 5.0  # seconds the kernel may take to hand over a process that got SIGKILL
 
 
@@ -52,6 +53,7 @@ class LocalProcess:
         self._marks = marks
         self._process = asyncio.subprocess.Process(transport, protocol, asyncio.get_running_loop())
         self._ended = protocol.ended
+        self._started = _start_time(self.pid)
         self._stopping = asyncio.Lock()
 
     @property
@@ -107,6 +109,17 @@ class LocalProcess:
                 await self._reap(family)
             finally:
                 self._transport.close()
+            await self._end_late_comers(family)
+
+    async def _end_late_comers(self, family: dict[int, int]) -> None:
+        """End what the others have started between the look at the family and their own end; by then it is detached."""
+        for _ in range(_LOOKS):
+            late = {pid: started for pid, started in marked(self._marks) if family.get(pid) != started}
+            if not late:
+                return
+            family |= late
+            self._signal(signal.SIGKILL, late)
+            await self._reap(late)
 
     async def _reap(self, family: dict[int, int]) -> None:
         try:
@@ -116,13 +129,19 @@ class LocalProcess:
             left = sorted(self._alive(family))
             log.error("processes of a CLI do not end", extra={"pid": self.pid, "left": left})
 
+    @property
+    def _reused(self) -> bool:
+        """Its number is another process's now, so nothing is left of its group; long after its end that may be so."""
+        return self._ended.is_set() and _start_time(self.pid) not in (None, self._started)
+
     def _family(self) -> dict[int, int]:
-        return {**dict(descendants(self.pid)), **dict(marked(self._marks))}
+        return {**({} if self._reused else dict(descendants(self.pid))), **dict(marked(self._marks))}
 
     def _signal(self, number: signal.Signals, family: dict[int, int]) -> None:
         # A program that runs as another user (setuid) is not ours to end, and must not keep us from ending the rest.
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, number)
+        if not self._reused:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
         for pid, started in family.items():
             if _start_time(pid) == started:
                 with suppress(ProcessLookupError, PermissionError):
@@ -134,7 +153,8 @@ class LocalProcess:
             await asyncio.gather(*map(_ended, alive))
 
     def _alive(self, family: dict[int, int]) -> set[int]:
-        return _group(self.pid) | {pid for pid, started in family.items() if _start_time(pid) == started}
+        group = set() if self._reused else _group(self.pid)
+        return group | {pid for pid, started in family.items() if _start_time(pid) == started}
 
 
 class LocalRuntime:

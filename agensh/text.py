@@ -21,6 +21,7 @@ _ESCAPES = re.compile(
 _MARK = re.compile(r"\[(\s*/?\s*(?:event|agensh\s+notices)\s*)\]", re.IGNORECASE)
 _RULE = re.compile(r"={4,}")
 _CONTEXT_RULE = re.compile(r"={4,}(?=\s*SHARED\s+CONTEXT)|(?<=CONTEXT)(\s*)={4,}", re.IGNORECASE)
+_LONE = re.compile("[\\ud800-\\udfff]")
 _NO_HANDLE = re.compile(r"[^\w.@+-]")
 # Controls but newline and tab, line separators, bidi controls and marks, invisible characters that hide or reorder
 # text, tags, lone surrogates. The joiners U+200C and U+200D stay: scripts and emoji need them.
@@ -29,6 +30,14 @@ _UNSAFE = re.compile(
     "\\ufeff\\ufff9-\\ufffb\\ud800-\\udfff\\U000e0000-\\U000e007f]"
 )
 BLOCK_INDENT = "    "
+
+
+def storable(text: str) -> str:
+    """Return `text` with a replacement character for each lone surrogate, which no encoding and no database takes.
+
+    Who counts in UTF-16 makes them where it cuts a text in the middle of an emoji.
+    """
+    return text if text.isascii() else _LONE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def one_line(text: str, limit: int = 400) -> str:

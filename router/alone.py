@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from sqlalchemy import func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -22,18 +20,17 @@ from adapters.base import Adapter, HarnessUnavailable, Outcome, Rule, SessionLos
 from agensh.clock import Clock, RunClock
 from agensh.errors import ServiceError
 from agensh.spec import TeamSpec
+from agensh.text import storable
 from prompts import render
 from router.budget import WARNINGS, Spent, UsageSource
 from router.dispatcher import Limits
+from router.driver import Driver, Parked
 from router.prompt import duration
 from router.queue import RetryPolicy, new_turn
-from router.record import Recorder, Session
+from router.record import Recorder
 from router.tables import turns
 from router.turn import drive, start
-from router.waiting import sleep_or_event, surely
 from router.writer import Writer
-
-T = TypeVar("T")
 
 STOP_GRACE = 20.0  # seconds a turn may take to end when it is interrupted
 log = logging.getLogger(__name__)
@@ -78,11 +75,7 @@ class Task:
         )
 
 
-class _Parked(Exception):
-    """The worker cannot go on."""
-
-
-class LoneWorker:
+class LoneWorker(Driver):
     """Drives one adapter; `run` returns at the deadline, after `stop`, or when the worker cannot go on."""
 
     def __init__(
@@ -98,22 +91,17 @@ class LoneWorker:
         limits: Limits | None = None,
         grace: float = STOP_GRACE,
     ) -> None:
-        self.session = Session()
+        super().__init__(Recorder(task.worker, writer, clock), clock)
         self.parked: Outcome | None = None
         """The outcome that ended the worker; None while it can go on."""
         self._adapter = adapter
         self._task = task
         self._writer = writer
-        self._recorder = Recorder(task.worker, writer, clock)
         self._run_clock = run_clock
-        self._clock = clock
         self._policy = policy
         self._usage = usage
         self._limits = limits or Limits()
         self._grace = grace
-        self._stopping = asyncio.Event()
-        self._resting = asyncio.Event()  # no turn runs
-        self._resting.set()
         self._heard_at = 0.0
         """When the newest turn that completed began: what was due by then was told."""
         self._resumed = ""
@@ -171,11 +159,12 @@ class LoneWorker:
                 await self._next_turn()
             # The last call was answered. What is left is too short for anything but harm.
             await self._stopping.wait()
-        except (_Parked, HarnessUnavailable) as error:
+        except (Parked, HarnessUnavailable) as error:
             if self.parked is None:
                 self.parked = Outcome.CRASHED
             log.error("worker is parked", extra={"worker": self._task.worker, "reason": str(error)})
-            await self._save(replace(self.session, parked_reason=str(error), parked_at=self._clock.time()))
+            reason = storable(str(error))
+            await self._save(replace(self.session, parked_reason=reason, parked_at=self._clock.time()))
 
     async def _last_heard(self) -> float:
         query = select(func.max(turns.c.started_at)).where(
@@ -265,9 +254,6 @@ class LoneWorker:
         self._warned = share
         return most
 
-    def _heard(self) -> None:
-        self.session = replace(self.session, primed=True)
-
     async def _recover(self, end: TurnEnd) -> None:
         """Carry out the rule of a turn that did not complete."""
         reason = end.reason or f"The turn ended as {end.outcome}."
@@ -278,7 +264,7 @@ class LoneWorker:
                 await self._pause(end.retry_after if end.retry_after is not None else self._policy.wait(self._limited))
             case Rule.PARK:
                 self.parked = end.outcome
-                raise _Parked(reason)
+                raise Parked(reason)
             case Rule.FRESH:
                 await self._start_anew(end.outcome, reason)
             case rule:
@@ -297,7 +283,7 @@ class LoneWorker:
         await self._save(replace(self.session, failures=0, restarts=restarts))
         if restarts > self._limits.restarts:
             self.parked = outcome
-            raise _Parked(f"{self._limits.restarts} fresh sessions in a row did not help. The last reason: {reason}")
+            raise Parked(f"{self._limits.restarts} fresh sessions in a row did not help. The last reason: {reason}")
         log.warning("session is given up", extra={"worker": self._task.worker, "reason": reason, "restarts": restarts})
         await self._adapter.stop()
         await self._open(resume=False)
@@ -327,13 +313,3 @@ class LoneWorker:
         return await start(
             self._adapter, session_id, self._limits.restarts, lambda failures: self._pause(rest(failures))
         )
-
-    async def _save(self, session: Session) -> None:
-        self.session = session
-        await self._surely(lambda: self._recorder.save_session(session))
-
-    async def _surely(self, operation: Callable[[], Awaitable[T]]) -> T:
-        return await surely(self._clock, operation)
-
-    async def _pause(self, seconds: float) -> None:
-        await sleep_or_event(self._clock, seconds, self._stopping)

@@ -19,7 +19,7 @@ import heapq
 import json
 import logging
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import update
@@ -84,7 +84,8 @@ class Desk:
         """Chat events and reminders that wait in the queue: direct messages and reminders become notices, the other
         chat events are withdrawn when read."""
         self._noticed: set[int] = set()
-        """Events that became notices since the last turn began: a claim under way may have taken them as well."""
+        """Events that became notices, or were read, since the last turn began: a claim under way may have taken them as
+    well."""
         self._turn_id: int | None = None
         self._saved = ""
         self._moved = False
@@ -156,35 +157,23 @@ class Desk:
         self._writer.record_item(_ACKNOWLEDGED, (keys, now))
         self._queue.note_acknowledged(messages)
 
-    def worker_read(self, sender: str, before: float, limit: int) -> None:
-        """The worker read its messages from `sender` (empty: the task channel) by itself, as they were at `before`.
-
-        They are not announced again. A reading shows `limit` posts of both sides, so only half as many of the newest
-        waiting ones are sure to have been in it.
-        """
-        posts = self._queue.posts
-        waiting = [*self._messages.values(), *(posts.waiting() if posts is not None and not sender else ())]
-        found = [
-            event
-            for event in waiting
-            if event.observed_at <= before
-            and (
-                event.kind not in ANNOUNCED
-                if not sender
-                else event.kind is Kind.DIRECT_MESSAGE and event.body.get("author") == sender
-            )
-        ]
-        chosen = sorted(found, key=lambda event: event.observed_at)[-max(1, limit // 2) :]
+    def worker_read(self, posts: Collection[str], arrived: Callable[[], bool] | None = None) -> None:
+        """See `NoticeDesk.worker_read`."""
+        box = self._queue.posts
+        waiting = [*self._messages.values(), *(box.waiting() if box is not None else ())]
+        chosen = [event for event in waiting if event.body.get("post_id") in posts]
         for event in chosen:
             self._messages.pop(event.id, None)
+            self._noticed.add(event.id)
         if chosen:
-            self._hand_outs.append(_HandOut(uuid.uuid4().hex, frozenset(), tuple(chosen)))
+            self._hand_outs.append(_HandOut(uuid.uuid4().hex, frozenset(), tuple(chosen), arrived))
             self._queue.note_handed_out([event.id for event in chosen], self._turn_id, "read")
 
     def untold(self, events: Sequence[QueuedEvent]) -> tuple[QueuedEvent, ...]:
         """Return the events of a claim that no tool result has shown meanwhile; ask before `open_turn`.
 
-        A call between two turns may hand a message out while the claim of the next turn is on its way to the database.
+        A call between two turns may hand a message out, or read it, while the claim of the next turn is on its way to
+        the database.
         """
         return tuple(event for event in events if event.id not in self._noticed)
 

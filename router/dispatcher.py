@@ -9,25 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TypeVar
 
 from adapters.base import Adapter, HarnessUnavailable, Outcome, Rule, SessionLost, TurnEnd
 from agensh.clock import Clock, RunClock
 from agensh.db import DatabaseUnavailable
+from agensh.text import storable
+from router.claim import Claim
 from router.desk import Desk
+from router.driver import Driver, Parked
 from router.events import Kind
 from router.feed import BoardFeed
 from router.idle import Timers, control_event
 from router.prompt import Briefing, entry_line, turn_prompt
-from router.queue import Claim, EventQueue
-from router.record import Recorder, Session
+from router.queue import EventQueue
+from router.record import Recorder
 from router.turn import drive, start
-from router.waiting import DATABASE_WAIT, sleep_or_event, surely
-
-T = TypeVar("T")
+from router.waiting import DATABASE_WAIT
 
 log = logging.getLogger(__name__)
 
@@ -72,11 +71,7 @@ class Cooldown:
             await self._clock.sleep(left)
 
 
-class _Parked(Exception):
-    """The worker cannot go on."""
-
-
-class Dispatcher:
+class Dispatcher(Driver):
     """Drives one worker's adapter; `run` ends when the worker is stopped."""
 
     def __init__(
@@ -95,9 +90,9 @@ class Dispatcher:
         limits: Limits,
         cooldown: Cooldown,
     ) -> None:
+        super().__init__(recorder, clock)
         self.worker = worker
         self.state = State.STARTING
-        self.session = Session()
         self.turns = 0
         self.turn_id = 0
         """The worker's newest turn; 0 before the first."""
@@ -108,16 +103,11 @@ class Dispatcher:
         self._desk = desk
         self._feed = feed
         self._timers = timers
-        self._recorder = recorder
         self._briefing = briefing
         self._run_clock = run_clock
-        self._clock = clock
         self._limits = limits
         self._cooldown = cooldown
-        self._stopping = asyncio.Event()
         self._leave_park = asyncio.Event()
-        self._resting = asyncio.Event()  # no turn runs
-        self._resting.set()
         self._limited = 0
 
     async def run(self) -> None:
@@ -131,8 +121,8 @@ class Dispatcher:
                 await self._open(resume=True)
                 while not self._stopping.is_set():
                     await self._next_turn()
-            except (_Parked, HarnessUnavailable) as error:
-                await self._park(str(error))
+            except (Parked, HarnessUnavailable) as error:
+                await self._park(storable(str(error)))
 
     def unpark(self) -> bool:
         """Let a parked worker go on in its session; say whether it was parked."""
@@ -204,6 +194,7 @@ class Dispatcher:
             first=not self.session.primed,
             now=now,
             left=self._run_clock.left(now),
+            posts_left=claim.posts_left,
         )
         self._recorder.prompted(claim.turn_id, prompt, len(context.entries))
         log.info("turn starts", extra={"worker": self.worker, "turn": claim.turn_id, "events": len(claim.events)})
@@ -219,9 +210,6 @@ class Dispatcher:
             extra={"worker": self.worker, "turn": claim.turn_id, "outcome": str(end.outcome), "reason": end.reason},
         )
         return end
-
-    def _heard(self) -> None:
-        self.session = replace(self.session, primed=True)
 
     async def _settle(self, claim: Claim, end: TurnEnd) -> None:
         ids = [event.id for event in claim.events]
@@ -246,7 +234,7 @@ class Dispatcher:
                 await self._wait_for_provider(ids, end, reason)
             case Rule.PARK:
                 await self._surely(lambda: self._queue.put_back(ids, reason=reason))
-                raise _Parked(f"{end.outcome}: {reason}")
+                raise Parked(f"{end.outcome}: {reason}")
             case Rule.FRESH:
                 await self._surely(lambda: self._queue.put_back(ids, reason=reason))
                 await self._start_anew(reason)
@@ -279,7 +267,7 @@ class Dispatcher:
         restarts = self.session.restarts + 1
         await self._save(replace(self.session, failures=0, restarts=restarts))
         if restarts > self._limits.restarts:
-            raise _Parked(f"{self._limits.restarts} fresh sessions in a row did not help. The last reason: {reason}")
+            raise Parked(f"{self._limits.restarts} fresh sessions in a row did not help. The last reason: {reason}")
         log.warning("session is given up", extra={"worker": self.worker, "reason": reason, "restarts": restarts})
         await self._adapter.stop()
         await self._open(resume=False)
@@ -335,13 +323,6 @@ class Dispatcher:
         if not self._stopping.is_set():
             self._leave_park.clear()
 
-    async def _save(self, session: Session) -> None:
-        self.session = session
-        await self._surely(lambda: self._recorder.save_session(session))
-
-    async def _surely(self, operation: Callable[[], Awaitable[T]]) -> T:
-        return await surely(self._clock, operation)
-
     async def _pause(self, seconds: float) -> None:
         self.state = State.IDLE
-        await sleep_or_event(self._clock, seconds, self._stopping)
+        await super()._pause(seconds)

@@ -129,6 +129,8 @@ class Timers:
         key = f"idle:{self._idle_key}"
         self._idle_since = None
         depth = await surely(self._clock, self._queue.depth)
+        if self._changed.is_set():
+            return  # a turn has begun meanwhile
         if depth.waiting:
             # What failed waits for its next try; an idle prompt now would only go round that wait.
             self.now_idle(self._idle_key)

@@ -6,7 +6,7 @@ neither imports the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -60,10 +60,10 @@ class NoticeDesk(Protocol):
         """
         ...
 
-    def worker_read(self, sender: str, before: float, limit: int) -> None:
-        """The worker read its messages from `sender` (empty: the task channel) by itself, as they were at `before`.
+    def worker_read(self, posts: Collection[str], arrived: Callable[[], bool] | None = None) -> None:
+        """The worker reads these posts of the chat (ids) by itself: they are not announced again.
 
-        What the newest `limit` posts of that reading surely held is not announced again.
+        `arrived` is that of the answer which shows them, as with `collect`.
         """
         ...
 

@@ -20,6 +20,7 @@ import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import insert, select
@@ -83,8 +84,8 @@ class PostFeed:
         self._known: set[str] = set()
         self._recent: list[tuple[int, str]] = []
         """Time and id of taken posts, ascending, the system's included; candidates for the anchor."""
-        self._promised: set[str] = set()
-        """Ids of posts that a listener is about to bring."""
+        self._pushed: dict[str, Post] = {}
+        """Posts that were pushed and are not committed yet, in the order in which they were heard."""
         self._coming: dict[str, asyncio.Task[None]] = {}
         self._boxes: list[PostBox] = []
 
@@ -99,17 +100,29 @@ class PostFeed:
         """Say whether a post is in the ring."""
         return post_id in self._known
 
-    def wants(self, post_id: str) -> bool:
-        """Say whether a post that was pushed is to be brought: the first listener that asks brings it, the others rest.
+    def heard(self, post: Post) -> bool:
+        """Keep a post that was pushed until it is brought; say whether it is news, so that somebody has to bring it.
 
-        Should that one not come to it, the next reading of the channel finds the post.
+        Whoever brings posts brings all of these, not only those that it heard first: were one left to a listener that
+        is held up, the anchor would move beyond it, and a host that is killed then would never hear of it again.
         """
-        if post_id in self._known or post_id in self._promised:
+        if post.id in self._known or post.id in self._pushed:
             return False
-        if len(self._promised) >= self._capacity:
-            self._promised.clear()
-        self._promised.add(post_id)
+        self._pushed[post.id] = post
         return True
+
+    @property
+    def backlog(self) -> int:
+        """How many posts were pushed and are not committed yet."""
+        return len(self._pushed)
+
+    def pushed(self, most: int) -> list[Post]:
+        """Return those that were heard first."""
+        return list(islice(self._pushed.values(), most))
+
+    def forget_pushed(self) -> None:
+        """Leave what was pushed to the next reading of the channel."""
+        self._pushed.clear()
 
     def newest_at(self) -> int:
         """Return the time of the newest post that was taken (milliseconds, the chat's time; the system's included)."""
@@ -173,6 +186,7 @@ class PostFeed:
             place = bisect_right(self._recent, entry)
             if not place or self._recent[place - 1] != entry:
                 self._recent.insert(place, entry)
+            self._pushed.pop(post.id, None)
         del self._recent[:-REMEMBERED]
 
     async def _commit(self, rows: tuple[Mapping[str, Any], ...]) -> None:
@@ -188,7 +202,8 @@ class PostFeed:
             return
         self._posts += new
         self._known.update(post.post_id for post in new)
-        self._promised.difference_update(post.post_id for post in new)
+        for post in new:
+            self._pushed.pop(post.post_id, None)
         self.head = new[-1].seq
         surplus = len(self._posts) - self._capacity
         if surplus > 0:

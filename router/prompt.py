@@ -177,10 +177,14 @@ def turn_prompt(
     first: bool,
     now: float,
     left: float,
+    posts_left: int = 0,
 ) -> str:
-    """Return the prompt of a turn; `first` puts the worker prompt before it."""
+    """Return the prompt of a turn; `first` puts the worker prompt before it, `posts_left` is told after the events."""
     parts = [briefing.worker_prompt().rstrip()] if first else []
-    parts.append("\n".join(event_lines(events)))
+    lines = event_lines(events)
+    if posts_left:
+        lines.append(f"({posts_left} more posts of the task channel come with your next turn)")
+    parts.append("\n".join(lines))
     control = sorted((event for event in events if event.priority is Priority.CONTROL), key=lambda event: event.id)
     texts = [briefing.control_text(event, left).rstrip() for event in control]
     parts += [text for text in dict.fromkeys(texts) if text]

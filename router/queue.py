@@ -24,13 +24,13 @@ import json
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, and_, case, func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agensh.clock import Clock
+from router.claim import CLAIM_LIMIT, Claim, fitting, in_few_lines
 from router.events import Kind, NewEvent, Priority, QueuedEvent, Source
 from router.intake import PUTS, Put
 from router.posts import PostBox, PostFeed
@@ -39,8 +39,6 @@ from router.waiting import sleep_or_event
 from router.writer import Writer
 
 _DESK_SOURCES = (Source.MATTERMOST, Source.CONTROL)
-CLAIM_LIMIT = 200  # events a turn takes at most; the rest waits for the next one
-CLAIM_CHARS = 60_000  # characters of the texts that a turn takes: more than one event only within them
 _CHUNK = 500  # rows a statement, below every database's limit of parameters
 
 
@@ -63,14 +61,6 @@ class RetryPolicy:
         """Return the seconds to wait after that many failures (1 first)."""
         base = min(self.ceiling, self.first * self.factor ** min(failures - 1, 32))
         return base * uniform(1 - self.jitter, 1 + self.jitter)
-
-
-@dataclass(frozen=True, slots=True)
-class Claim:
-    """What one turn delivers."""
-
-    turn_id: int
-    events: tuple[QueuedEvent, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +100,12 @@ class EventQueue:
     async def put(self, new: Sequence[NewEvent], cursor: Mapping[str, str] | None = None) -> int:
         """Commit the events not yet known and the cursor rows together; return how many were new."""
         put = Put.of(self.worker, new, cursor or {}, self._clock.time())
-        fresh = [_queued(event_id, event) for event_id, event in await self._writer.submit_item(PUTS, put)]
+        try:
+            known = await self._writer.submit_item(PUTS, put)
+        except asyncio.CancelledError:
+            self._changed.set()  # they are written all the same, and nobody else tells of them
+            raise
+        fresh = [_queued(event_id, event) for event_id, event in known]
         self._cursors.update(cursor or {})
         if fresh:
             self.on_new(fresh)
@@ -155,8 +150,8 @@ class EventQueue:
 
         async def operation(connection: AsyncConnection) -> Claim | None:
             waiting = [_event(row) for row in await connection.execute(due)]
-            found = _fitting(waiting)
-            told = posts if len(found) == len(waiting) < CLAIM_LIMIT else []
+            found = fitting(waiting)
+            told = in_few_lines(posts) if len(found) == len(waiting) < CLAIM_LIMIT else []
             if not found and not told:
                 return None
             turn = await connection.execute(
@@ -169,7 +164,7 @@ class EventQueue:
                 [event.id for event in found],
                 {"state": "in_flight", "turn_id": turn_id, "via": "turn", "handed_out": events.c.handed_out + 1},
             )
-            return Claim(turn_id, (*found, *told))
+            return Claim(turn_id, (*found, *told), len(posts) - len(told))
 
         posts = await self.posts.waiting_all(now) if self.posts is not None else []
         claim = await self._writer.submit(operation)
@@ -353,13 +348,6 @@ async def _update(
     for start in range(0, len(ids), _CHUNK):
         chosen = events.c.id.in_(ids[start : start + _CHUNK])
         await connection.execute(update(events).where(chosen, where).values(**values))
-
-
-def _fitting(waiting: Sequence[QueuedEvent]) -> list[QueuedEvent]:
-    """Return the first of the events, as many as a CLI's context can hold beside everything else."""
-    sums = accumulate(event.length for event in waiting)
-    count = sum(chars <= CLAIM_CHARS for chars in sums)
-    return list(waiting[: max(1, count)])
 
 
 def _queued(event_id: int, event: NewEvent) -> QueuedEvent:

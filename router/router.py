@@ -17,6 +17,7 @@ from agensh.clients.gitea import GiteaClient
 from agensh.clients.mattermost import MattermostClient
 from agensh.clock import Clock, RunClock
 from agensh.db import DatabaseUnavailable
+from agensh.text import storable
 from router.backends import Listener, WorkerClients
 from router.desk import CURSOR, Desk
 from router.dispatcher import Cooldown, Dispatcher, Limits, State
@@ -214,7 +215,7 @@ class Router:
 
     def fail(self, reason: str) -> None:
         """The worker's tasks broke; it is shown as parked with the reason."""
-        self._failure = reason
+        self._failure = storable(reason)
 
     def unpark(self) -> bool:
         """Let the worker go on when it is parked; say whether it was. One whose tasks broke needs a new host."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import replace
 
 from adapters.base import Adapter, HarnessUnavailable, Outcome, Text, ToolActivity, TurnEnd
+from agensh.text import storable
 from router.record import Recorder
 
 log = logging.getLogger(__name__)
@@ -41,6 +43,13 @@ async def drive(
 
     What the CLI says goes to `texts`, its tool calls on record; `heard` is called when it has read the prompt.
     """
+    end = await _drive(adapter, recorder, prompt, turn_id, texts, heard)
+    return replace(end, reason=storable(end.reason))
+
+
+async def _drive(
+    adapter: Adapter, recorder: Recorder, prompt: str, turn_id: int, texts: list[str], heard: Callable[[], None]
+) -> TurnEnd:
     try:
         # Closed here and now: what an adapter does at the end of a turn must not come in the middle of the next one.
         async with aclosing(adapter.turn(prompt)) as items:
@@ -50,9 +59,10 @@ async def drive(
                 # Whatever it says or does, it has read the prompt.
                 heard()
                 if isinstance(item, Text):
-                    texts.append(item.text)
+                    texts.append(storable(item.text))
                 elif isinstance(item, ToolActivity):
-                    recorder.activity(turn_id, item)
+                    name, summary = storable(item.name), storable(item.summary)
+                    recorder.activity(turn_id, replace(item, name=name, summary=summary))
     except Exception as error:
         log.error("adapter failed", extra={"worker": adapter.launch.worker}, exc_info=error)
         return TurnEnd(Outcome.CRASHED, f"The adapter failed: {type(error).__name__}: {error}")

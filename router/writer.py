@@ -72,6 +72,11 @@ class _Job:
     item: Any = None
     tries: int = 0
 
+    @property
+    def place(self) -> int:
+        """Which part of a transaction runs it."""
+        return 1 if self.merge is None else 2 if self.merge.last else 0
+
     def settle(self, result: Any) -> None:
         """Hand the result to who waits for it."""
         if self.waiter is not None and not self.waiter.done():
@@ -204,7 +209,8 @@ class Writer:
             results = await self._transaction(batch)
         except Exception:  # noqa: BLE001 - found again, with its owner, when each runs alone
             return await self._write_each(batch)
-        for job, result in zip(batch, results, strict=True):
+        # In the order in which they were written: who claims events must not know of one before who has put it.
+        for job, result in sorted(zip(batch, results, strict=True), key=lambda pair: pair[0].place):
             job.settle(result)
         return []
 

@@ -6,11 +6,9 @@ import asyncio
 import uuid
 from collections.abc import Mapping
 
-from adapters.base import Process
+from adapters.base import Process, end_of
 from adapters.claude_code import wire
 from adapters.claude_code.hooks import Hooks
-
-_EXIT = 5.0  # seconds between the last line of a CLI and its end
 
 
 class Ended(Exception):
@@ -70,13 +68,8 @@ class Connection:
         self._turn = None
 
     async def end(self) -> int:
-        """Return the exit code of a CLI that says no more; one that nevertheless goes on is ended."""
-        try:
-            async with asyncio.timeout(_EXIT):
-                return await self.process.wait()
-        except TimeoutError:
-            await self.process.stop()
-            return await self.process.wait()
+        """Return the exit code of a CLI that says no more."""
+        return await end_of(self.process)
 
     async def close(self) -> None:
         """End the CLI with all it started, then the reading."""

@@ -25,6 +25,7 @@ from adapters.base import (
     TurnEnd,
     TurnItem,
     Usage,
+    end_of,
 )
 from adapters.binary import BINARY, PACKAGES, program
 from adapters.codex.app_server import AppServer, Json, RequestRefused, ServerGone
@@ -80,7 +81,7 @@ class CodexAdapter(Adapter):
             await self.stop()
             raise HarnessUnavailable(f"Codex did not answer within {_ANSWER:g} s; see {launch.log}.") from None
         except ServerGone:
-            code = await process.wait()
+            code = await end_of(process)
             await self.stop()
             raise HarnessUnavailable(f"Codex ended with {code} at its start; see {launch.log}.") from None
         except BaseException:
@@ -226,7 +227,7 @@ class CodexAdapter(Adapter):
         return error_of(turn.get("error") or {}).turn_end(usage)
 
     async def _gone(self, server: AppServer) -> TurnEnd:
-        code = await server.process.wait()
+        code = await end_of(server.process)
         return TurnEnd(Outcome.CRASHED, f"Codex ended with {code} in the middle of a turn.", usage=self._counter.turn)
 
     async def interrupt(self) -> None:

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import AsyncGenerator, Mapping
 from typing import ClassVar
 
-from adapters.base import Adapter, HarnessUnavailable, Outcome, Process, SessionLost, TurnEnd, TurnItem
+from adapters.base import Adapter, HarnessUnavailable, Outcome, Process, SessionLost, TurnEnd, TurnItem, end_of
 from adapters.scripted import wire
 from agensh.errors import UsageError
 
@@ -77,7 +77,7 @@ class ScriptedAdapter(Adapter):
             if data.get("type") == "error":
                 message = str(data.get("message"))
                 raise SessionLost(message) if data.get("code") == wire.SESSION_LOST else HarnessUnavailable(message)
-        code = await process.wait()
+        code = await end_of(process)
         raise HarnessUnavailable(f"The scripted CLI ended with {code} at its start; see {self.launch.log}.")
 
     async def turn(self, prompt: str) -> AsyncGenerator[TurnItem]:
@@ -99,9 +99,9 @@ class ScriptedAdapter(Adapter):
                     yield item
                     return
                 yield item
-            reason = f"The CLI ended with {await process.wait()} in the middle of a turn."
+            reason = f"The CLI ended with {await end_of(process)} in the middle of a turn."
         except BrokenPipeError:
-            reason = f"The CLI ended with {await process.wait()} before the turn."
+            reason = f"The CLI ended with {await end_of(process)} before the turn."
         finally:
             ended.set()
             self._in_turn = None

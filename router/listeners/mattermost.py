@@ -8,7 +8,7 @@ the events. Edits and deletions are no events.
 
 Reading back must not cost what a channel ever held, for every worker at once: a channel in which nothing was posted
 since it was read is left alone, and the beginning of a team's channel is read once for all workers of a host. The task
-channel is one place for all of them (`router/posts.py`): whoever hears of a post first brings it, and reads back.
+channel is one place for all of them (`router/posts.py`): what any of them has heard, whoever comes to it first brings.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from agensh.clients.mattermost import Channel, MattermostClient, Post
 from agensh.clients.mattermost_ws import ChatSignal, MattermostSocket
@@ -120,6 +121,8 @@ class MattermostListener(Listener[ChatSignal]):
         self._places: dict[str, _Place] = {}
         self._behind = True
         """Whether all channels must be read back before anything else."""
+        self._catching_up = True
+        """Whether something may not have been read yet that is older than what is pushed now."""
         self._unread_channels: dict[str, str] = {}
         """Direct channels that were added, and who opened them."""
         self._committed: dict[str, None] = {}
@@ -131,16 +134,17 @@ class MattermostListener(Listener[ChatSignal]):
     def on_signal(self, signal: ChatSignal) -> bool:
         match signal.kind:
             case "posted":
-                if self._others_bring(signal):
-                    return False
+                # What was missed comes first: what is heard meanwhile waits in the listener's own inbox.
+                if self._posts is not None and _is_in(signal.post, self._posts) and not self._catching_up:
+                    return self._heard(self._posts, signal.post)
                 if len(self._inbox) >= INBOX:
                     log.warning("chat inbox is full", extra={"worker": self.worker, "dropped": len(self._inbox)})
                     self._inbox.clear()
-                    self._behind = True
+                    self._behind = self._catching_up = True
                 else:
                     self._inbox.append(signal)
             case "fresh" | "gap":
-                self._behind = True
+                self._behind = self._catching_up = True
             case "direct_added":
                 self._unread_channels[signal.channel_id] = signal.creator_id
             case "dead_session":
@@ -149,23 +153,29 @@ class MattermostListener(Listener[ChatSignal]):
                 return False
         return True
 
-    def _others_bring(self, signal: ChatSignal) -> bool:
-        """Say whether another worker of the host has brought a post of the task channel, or does."""
-        posts, post = self._posts, signal.post
-        return (
-            posts is not None and post is not None and post.channel_id == posts.channel_id and not posts.wants(post.id)
-        )
+    def _heard(self, feed: PostFeed, post: Post) -> bool:
+        if not feed.heard(post):
+            return False  # another worker of the host has heard it
+        if feed.backlog > INBOX:
+            log.warning("too many posts wait", extra={"worker": self.worker, "dropped": feed.backlog})
+            feed.forget_pushed()
+            self._behind = self._catching_up = True
+        return True
 
     async def work(self, *, sweep: bool) -> None:
         while True:
             if self._behind or sweep:
                 # First of all: posts that came after a loss must not move an anchor beyond what was lost.
                 self._behind = sweep = False
+                self._catching_up = True
                 try:
                     await self._read_back(await self.client.my_channels())
                 except BaseException:
                     self._behind = True
                     raise
+                self._catching_up = self._behind
+            elif self._posts is not None and self._posts.backlog:
+                await self._bring(self._posts.pushed(BATCH))
             elif self._unread_channels:
                 channel_id, creator_id = next(iter(self._unread_channels.items()))
                 if creator_id != (await self.client.me()).id:
@@ -186,13 +196,13 @@ class MattermostListener(Listener[ChatSignal]):
 
     async def _take(self, batch: Sequence[ChatSignal]) -> None:
         by_channel: dict[str, list[Post]] = {}
-        shared: list[Post] = []
         for signal in batch:
             post = signal.post
             if post is None:
                 continue
-            if self._posts is not None and post.channel_id == self._posts.channel_id:
-                shared.append(post)
+            if self._posts is not None and _is_in(post, self._posts):
+                # Heard while this listener caught up; now it is in its place among what others have heard.
+                self._posts.heard(post)
                 continue
             known = post.channel_id in self._places
             direct = signal.channel_type in _DIRECT
@@ -200,8 +210,6 @@ class MattermostListener(Listener[ChatSignal]):
             if not known and not await read(post.channel_id):
                 await self._add_place(_Place(post.channel_id, direct, signal.channel_name))
             by_channel.setdefault(post.channel_id, []).append(post)
-        if shared:
-            await self._bring(shared)
         for channel_id, posts in by_channel.items():
             await self._commit(self._places[channel_id], posts)
 
@@ -269,7 +277,7 @@ class MattermostListener(Listener[ChatSignal]):
             posts = await self._first_posts(channel)
         elif place.anchor:
             posts = await self.client.posts_after(channel.id, place.anchor)
-            if not posts and channel.last_post_at > place.newest:
+            if not posts and channel.last_post_at > place.newest and not await self._ends_with(channel, place.anchor):
                 # An anchor that was removed for good is answered with nothing at all.
                 posts = await self.client.all_posts(channel.id)
         else:
@@ -281,6 +289,10 @@ class MattermostListener(Listener[ChatSignal]):
             await self._commit(place, posts[start : start + BATCH], told)
         # Of a channel that was not asked for, the state is not known: the next reading looks again.
         place.read_at = state if any(state) else None
+
+    async def _ends_with(self, channel: Channel, anchor: str) -> bool:
+        """Say whether the anchor is the newest post: nothing comes after it then, as after one that is gone."""
+        return [post.id for post in await self.client.posts(channel.id, limit=1)] == [anchor]
 
     async def _first_posts(self, channel: Channel) -> list[Post]:
         """Return all posts of a team's channel but the system's; what is settled of them was read by one worker."""
@@ -360,6 +372,10 @@ class MattermostListener(Listener[ChatSignal]):
                 **({"text": post.message} if place.direct else {}),
             },
         )
+
+
+def _is_in(post: Post | None, feed: PostFeed) -> TypeGuard[Post]:
+    return post is not None and post.channel_id == feed.channel_id
 
 
 def _cursor(channel_id: str) -> str:

@@ -197,9 +197,10 @@ class PendingFeed:
     def _hang_up(self) -> None:
         """Let the request under way fail: its thread is blocked, and a shutdown wakes it."""
         connection = self._connection
-        if connection is not None and connection.sock is not None:
+        sock = connection.sock if connection is not None else None  # once: that thread may be closing it
+        if sock is not None:
             with contextlib.suppress(OSError):
-                connection.sock.shutdown(socket.SHUT_RDWR)
+                sock.shutdown(socket.SHUT_RDWR)
 
     def _close(self) -> None:
         if self._connection is not None:

@@ -172,7 +172,8 @@ class Endpoint:
         worker.desk.acknowledge()
         self._seen[worker.name] += 1
         started = self._clock.time()
-        reply = await self._toolbox.call(worker, params.name, params.arguments)
+        arrived = arrived_on(context.request.scope)
+        reply = await self._toolbox.call(worker, params.name, params.arguments, arrived)
         # Before the notice: messages that this very call has read are not announced with its result.
         worker.record(
             ToolCall(
@@ -191,7 +192,7 @@ class Endpoint:
         placement = place(result, room=self._room)
         # An answer nobody waits for any more proves nothing: what it would show stays pending.
         if placement is not None and placement.room and not await context.request.is_disconnected():
-            notice = worker.desk.collect(placement.room, arrived=arrived_on(context.request.scope))
+            notice = worker.desk.collect(placement.room, arrived=arrived)
             if notice is not None:
                 result = add_notice(result, notice.text)
         return types.CallToolResult.model_validate(result)

@@ -12,7 +12,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -112,7 +112,7 @@ class RemoteDesk:
         notice = self._ledger.take(room)
         return None if notice is None else Notice(notice.text, notice.shown)
 
-    def worker_read(self, sender: str, before: float, limit: int) -> None:
+    def worker_read(self, posts: Collection[str], arrived: Callable[[], bool] | None = None) -> None:
         """There is no chat here."""
 
 

@@ -54,12 +54,13 @@ async def read(call: Call[WorkerPort]) -> str:
     else:
         channel, where = call.port.channel_id, "in the task channel"
     posts = [found for found in await chat.posts(channel, limit=call["limit"]) if not found.type]
-    call.port.desk.worker_read(name, now, call["limit"])
     if not posts:
         return f"status=ok posts=0\nThere are no messages {where} yet."
     users = await chat.users_by_ids(sorted({found.user_id for found in posts}))
     names = {user.id: user.username for user in users}
     rows, dropped = clip_oldest([_row(found, names, now) for found in posts], TEXT_ROOM)
+    # Last: a reading that failed, or had no room for a message, has shown nothing of it.
+    call.port.desk.worker_read({found.id for found in posts[dropped:]}, call.arrived)
     head = f"status=ok posts={len(rows)}\nMessages {where}, oldest first"
     return "\n".join([f"{head}{f' ({dropped} older ones left out)' if dropped else ''}:", *rows])
 

@@ -131,6 +131,8 @@ class Call(Generic[OwnerT]):
     port: OwnerT
     arguments: Arguments
     clock: Clock
+    arrived: Callable[[], bool] | None = None
+    """Says later whether the answer may have arrived; None where nobody knows."""
 
     def __getitem__(self, name: str) -> Any:
         return self.arguments[name]
@@ -192,13 +194,22 @@ class Toolbox(Generic[PortT]):
         self._clock = clock
         self._timeout = timeout
 
-    async def call(self, port: PortT, name: str, given: Mapping[str, Any] | None) -> Reply:
-        """Run one call, bounded in time; never raises for what a service or an agent did."""
+    async def call(
+        self,
+        port: PortT,
+        name: str,
+        given: Mapping[str, Any] | None,
+        arrived: Callable[[], bool] | None = None,
+    ) -> Reply:
+        """Run one call, bounded in time; never raises for what a service or an agent did.
+
+        `arrived` says later whether the answer may have arrived.
+        """
         tool = self.tools.get(name)
         if tool is None:
             return Reply(f"status=invalid\nThere is no tool {_short(name)}; there are {', '.join(self.tools)}.", True)
         try:
-            call = Call(port, tool.read(given), self._clock)
+            call = Call(port, tool.read(given), self._clock, arrived)
             async with asyncio.timeout(self._timeout):
                 return Reply(await tool.handler(call))
         except Refused as error:

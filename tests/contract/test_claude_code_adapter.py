@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
+import signal
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from adapters.base import HarnessUnavailable, Outcome, SessionLost, Text, TurnEn
 from adapters.claude_code.adapter import ClaudeCodeAdapter
 from adapters.runtime import LocalRuntime
 from agensh.clock import SystemClock
+from tests.support.router_stage import until
 
 LIMIT = 60.0  # seconds
 SESSION = "0197f3a0-0000-7000-8000-000000000000"
@@ -172,3 +176,25 @@ async def test_another_end_at_the_start_says_why(made: Made) -> None:
     words = "result(is_error=True, result='', errors=['The settings are broken.'])"
     with pytest.raises(HarnessUnavailable, match=r"ended at its start: The settings are broken\.; see .*cli\.log"):
         await made(start=f"{words}; sys.exit(1)").start(SESSION)
+
+
+def held() -> tuple[int, int, int, str]:
+    """Return how many descriptors, threads (without the loop's pool) and tasks this process has, and its children."""
+    gc.collect()
+    descriptors = sum(1 for _ in Path("/proc/self/fd").iterdir())
+    threads = sum(not thread.name.startswith("asyncio_") for thread in threading.enumerate())
+    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text()
+    return descriptors, threads, len(asyncio.all_tasks()), children
+
+
+async def test_turns_restarts_and_deaths_leave_nothing(made: Made) -> None:
+    adapter = made("init()", "text('x')", "result()")
+    before = held()
+    for _ in range(5):
+        await adapter.start()
+        for _ in range(5):
+            assert (await turn(adapter))[-1] == TurnEnd(Outcome.COMPLETED)
+        os.kill(getattr(adapter, "_connection").process.pid, signal.SIGKILL)  # noqa: B009 (no part of the interface)
+        assert (await turn(adapter))[-1] != TurnEnd(Outcome.COMPLETED)
+        await adapter.stop()
+    await until(lambda: held() == before, LIMIT)  # the thread that has waited for a child may still be ending

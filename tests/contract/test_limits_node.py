@@ -139,7 +139,7 @@ async def test_a_request_that_does_not_come_is_not_waited_for(host: Ask, monkeyp
 
 
 async def test_a_websocket_is_not_cut_by_the_bounds_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("agensh.bounded_http.BoundedProtocol.head_seconds", 0.1)
+    monkeypatch.setattr("agensh.bounded_http.BoundedProtocol.head_seconds", 1.0)
 
     async def echo(socket: WebSocket) -> None:
         await socket.accept()
@@ -155,7 +155,7 @@ async def test_a_websocket_is_not_cut_by_the_bounds_of_requests(monkeypatch: pyt
             url = f"ws://127.0.0.1:{listening.getsockname()[1]}/ws"
             async with websockets.connect(url, proxy=None) as socket:
                 for number in range(4):
-                    await asyncio.sleep(0.1)  # longer in all than a request's headers may take
+                    await asyncio.sleep(0.3)  # longer in all than a request's headers may take
                     await socket.send(f"x{number}")
                     assert await socket.recv() == f"x{number}"
     finally:

@@ -17,6 +17,7 @@ from agensh.errors import ServiceError
 from router.mcp.notices import PendingMessage
 from router.mcp.server import create_mcp_app
 from router.tools.registry import Call, Tool
+from tests.support.clock import ManualClock
 from tests.support.mcp_client import CLOCK, ONE, TWO, Mode, http, rpc, session, two_workers
 from tests.support.uvicorn_server import serving
 from tests.support.workers import StubWorker
@@ -181,17 +182,31 @@ async def test_what_a_dead_worker_did_not_prove_is_shown_again(url: str, workers
     assert desk.acknowledged == []
 
 
-async def test_a_client_that_left_gets_no_notice(url: str, workers: dict[str, StubWorker]) -> None:
+async def test_a_client_that_left_gets_no_notice(workers: dict[str, StubWorker]) -> None:
     """What an answer nobody reads would have shown stays pending."""
+    called, left = asyncio.Event(), asyncio.Event()
+
+    async def hold(_call: Call[Any]) -> str:
+        called.set()
+        await left.wait()
+        return "late"
+
     worker = workers[ONE]
     worker.desk.entries.append(fail(1))
-    async with http(url) as client:
-        with pytest.raises(httpx.ReadTimeout):
-            await client.post(f"/mcp/{ONE}", json=rpc("tools/call", {"name": "sleep"}), timeout=0.1)
-        async with asyncio.timeout(10):
+    tools = (Tool("hold", "d", (), hold), *TOOLS)
+    async with serving(create_mcp_app(workers, clock=CLOCK, tools=tools)) as url:
+        async with http(url) as client, asyncio.timeout(60):
+            asking = asyncio.create_task(client.post(f"/mcp/{ONE}", json=rpc("tools/call", {"name": "hold"})))
+            await called.wait()
+            asking.cancel()
+            await asyncio.wait([asking])
+        await ManualClock.settle()  # the server lives in this loop: it hears of the end in one of the next rounds
+        left.set()
+        async with asyncio.timeout(60):
             await worker.recorded.wait()
         assert worker.desk.handed_out == []
-        answer = await client.post(f"/mcp/{ONE}", json=rpc("tools/call", {"name": "echo"}))
+        async with http(url) as client:
+            answer = await client.post(f"/mcp/{ONE}", json=rpc("tools/call", {"name": "echo"}))
         assert len(answer.json()["result"]["content"]) == 2
 
 

@@ -14,6 +14,7 @@ from sqlalchemy import insert, select
 
 from agensh.clients.mattermost import Post
 from agensh.db import DatabaseUnavailable
+from router.claim import POST_LINES
 from router.events import Kind, NewEvent, Priority, QueuedEvent, Source
 from router.posts import FIRST_READING, OVERLAP_MS, SETTLED_MS, PostFeed
 from router.queue import EventQueue, RetryPolicy
@@ -269,6 +270,24 @@ def test_a_channel_of_many_posts_has_a_short_line() -> None:
     [line] = event_lines([event(seq) for seq in range(30, 0, -1)])
     assert line.startswith("[event] event_id=p1..p30 source=mattermost kind=channel_post ")
     assert line.endswith("count=30 summary: s28 | s29 | s30 (+27 earlier in this thread)")
+
+
+async def test_a_turn_takes_a_bounded_number_of_threads_and_the_rest_comes_with_the_next(host: Host) -> None:
+    threads = POST_LINES + 10
+    said = [replace(post(number), root_id=f"r{number % threads}") for number in range(1, 2 * threads + 1)]
+    said.append(replace(post(2 * threads + 1, message=f"@{ME} look"), root_id="r7"))
+    await host.feed.take(said, NAMES)
+    told: list[QueuedEvent] = []
+    left: list[int] = []
+    while (claim := await host.queue.claim("s")) is not None:
+        assert len({(event.thread, event.kind) for event in claim.events}) <= POST_LINES
+        told += claim.events
+        left.append(claim.posts_left)
+        await host.queue.ack([event.id for event in claim.events])
+    assert left == [22, 0]
+    assert told[POST_LINES * 2 - 2].kind is Kind.MENTION, "it is not left for later"
+    assert sorted(seqs(told)) == list(range(1, 2 * threads + 2))
+    assert host.box.unsaved() == f'{{"seq": {2 * threads + 1}, "done": []}}'
 
 
 async def test_a_failed_delivery_counts_once_however_often_the_database_is_asked(host: Host) -> None:

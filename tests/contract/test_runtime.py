@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from adapters.base import HarnessUnavailable
 from adapters.runtime import LocalProcess, LocalRuntime
 from tests.support.router_stage import until
 
-LIMIT = 20.0  # seconds
+LIMIT = 60.0  # seconds
 
 
 def alive(pid: int) -> bool:
@@ -127,12 +127,31 @@ async def test_stop_ends_all_it_started_deaf_or_detached_and_leaves_no_zombie(tm
         assert all(map(alive, children))
         began = time.monotonic()
         await process.stop(0.3)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < LIMIT
         assert await process.wait() == -signal.SIGKILL
         assert not any(map(alive, children))
         with pytest.raises(ProcessLookupError):
             os.kill(process.pid, 0)
         await process.stop()
+
+
+LAST_WILL = """
+trap 'setsid sh -c "echo \\$\\$; exec sleep 1000" & exit 0' TERM
+echo ready
+while :; do sleep 0.1; done
+"""
+
+
+async def test_stop_ends_what_is_started_while_it_stops(tmp_path: Path) -> None:
+    """A shell may start its next command between the look at its family and its own end."""
+    marks = {"AGENSH_RUN": str(tmp_path), "AGENSH_WORKER": "w1"}
+    async with spawned(tmp_path, "bash", "-c", LAST_WILL, env=marks) as process:
+        assert await read(process) == "ready"
+        await process.stop(LIMIT)
+        left = dict(runtime.marked(frozenset(f"{name}={value}".encode() for name, value in marks.items())))
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        assert left == {}
 
 
 async def test_stop_ends_what_outlived_its_leader(tmp_path: Path) -> None:
@@ -168,6 +187,27 @@ async def test_what_is_not_ours_to_end_keeps_nothing_else_alive(
         monkeypatch.undo()
         await process.stop()
         assert not alive(foreign)
+
+
+async def test_a_number_that_was_used_again_belongs_to_somebody_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A CLI that died by itself may be stopped hours later, when another worker's CLI has its number."""
+    async with AsyncExitStack() as stack:
+        ended = await stack.enter_async_context(spawned(tmp_path, "cat"))
+        started = dict(runtime.descendants(os.getpid()))[ended.pid]
+        os.kill(ended.pid, signal.SIGKILL)
+        await ended.wait()
+        other = ended
+        # Start times are told in hundredths of a second.
+        while dict(runtime.descendants(os.getpid())).get(other.pid, started) == started:
+            other = await stack.enter_async_context(spawned(tmp_path, "cat"))
+        with monkeypatch.context() as patched:
+            number = other.pid
+            patched.setattr(LocalProcess, "pid", property(lambda process: number))
+            await ended.stop()
+        await other.write_line("still here")
+        assert await read(other) == "still here"
 
 
 async def test_two_stops_at_once_are_one(tmp_path: Path) -> None:

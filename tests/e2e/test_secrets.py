@@ -1,4 +1,7 @@
-"""Where the secrets of a real run are, and where they are not: environments, command lines, files, databases."""
+"""Where the secrets of a real run are, and where they are not: environments, command lines, files, databases.
+
+With rule-based workers, which ask no model, and with a real CLI behind the gateway.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ from typing import Any
 
 import pytest
 
+from agensh.harnesses import install, package_of
 from agensh.launch.examples import example
+from agensh.launch.ports import free_port
 from agensh.rundir import RunDir, find_run
 
 pytestmark = pytest.mark.timeout(420)
@@ -26,6 +31,7 @@ AGENSH = [sys.executable, "-m", "agensh"]
 NO_SECRET = {"name", "chat_user_id"}
 RUNNING = 240.0  # seconds until the workers have worked
 OWNERLESS = ""
+CLIS = ["copilot", "claude-code", "codex"] if os.environ.get("AGENSH_DEMOS") == "all" else ["codex"]
 CREDENTIAL = "sk-the-providers-own-credential-0123456789"
 
 
@@ -65,22 +71,51 @@ class Seen:
         self.modes.add(stat.S_IMODE(run.path.stat().st_mode))
 
 
-@pytest.fixture(scope="module")
-def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunDir, Seen]:
+@dataclass
+class Ended:
     """A run of two workers, with a gateway, that was watched while they worked, then stopped."""
-    runs = tmp_path_factory.mktemp("runs")
-    seen = Seen()
+
+    harness: str
+    run: RunDir
+    seen: Seen
+
+
+@contextlib.contextmanager
+def provider(folder: Path) -> Iterator[str]:
+    """The scripted model in the provider's place, which takes its credential alone; yields the root of its API."""
+    port = free_port()
+    command = [*AGENSH, "model", str(example("textutils") / "playbook"), "--port", str(port), "--data", str(folder)]
+    with subprocess.Popen(command, env={**os.environ, "AGENSH_SCRIPTED_KEY": CREDENTIAL}) as process:
+        try:
+            yield f"http://127.0.0.1:{port}/v1"
+        finally:
+            process.terminate()
+
+
+@pytest.fixture(scope="module", params=["scripted", *CLIS])
+def ended(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    harness, runs, seen = request.param, tmp_path_factory.mktemp("runs"), Seen()
     spec = tmp_path_factory.mktemp("example") / "textutils"
     shutil.copytree(example("textutils"), spec)
-    with (spec / "team.toml").open("a") as file:
-        file.write('[gateway]\nbase_url = "http://127.0.0.1:9/v1"\napi_key_env = "THE_PROVIDERS_KEY"\n')
-    with subprocess.Popen(
-        [*AGENSH, "run", str(spec / "team.toml"), "--local", "--workers", "2", "--runs", str(runs)],
-        env={**os.environ, "THE_PROVIDERS_KEY": CREDENTIAL},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as process:
+    text = (spec / "team.toml").read_text()
+    with contextlib.ExitStack() as stack:
+        url = "http://127.0.0.1:9/v1"
+        if harness != "scripted":
+            url = stack.enter_context(provider(tmp_path_factory.mktemp("model")))
+            options = f'options = {{ binary = "{install(package_of(harness).name)}" }}\nmax_prompt_tokens = 1000000'
+            text = text.replace('options = { playbook = "playbook" }', options)
+            text = text.replace('harness = "scripted"', f'harness = "{harness}"\nmodel = "scripted"')
+        text += f'[gateway]\nbase_url = "{url}"\napi_key_env = "THE_PROVIDERS_KEY"\n'
+        (spec / "team.toml").write_text(text)
+        process = stack.enter_context(
+            subprocess.Popen(
+                [*AGENSH, "run", str(spec / "team.toml"), "--local", "--workers", "2", "--runs", str(runs)],
+                env={**os.environ, "THE_PROVIDERS_KEY": CREDENTIAL},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        )
         try:
             run = None
             until = time.monotonic() + RUNNING
@@ -93,9 +128,10 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunDir, Seen]:
                 time.sleep(0.05)
         finally:
             process.send_signal(signal.SIGINT)
-            process.communicate(timeout=120)
+            said, _ = process.communicate(timeout=120)
     assert run is not None
-    return run, seen
+    assert CREDENTIAL not in said
+    return Ended(harness, run, seen)
 
 
 def _worked(run: RunDir | None) -> bool:
@@ -110,8 +146,8 @@ def _worked(run: RunDir | None) -> bool:
     )
 
 
-def test_a_process_has_no_secret_but_its_own_workers(ended: tuple[RunDir, Seen]) -> None:
-    run, seen = ended
+def test_a_process_has_no_secret_but_its_own_workers(ended: Ended) -> None:
+    run, seen = ended.run, ended.seen
     secrets = dict(leaves(json.loads(run.secrets_file.read_text())))
     assert len(secrets) >= 2 * 4 + 6, "every credential is told from every other"
     assert {OWNERLESS, "demo-worker1", "demo-worker2"} <= set(seen.environments)
@@ -128,8 +164,8 @@ def test_a_process_has_no_secret_but_its_own_workers(ended: tuple[RunDir, Seen])
             assert hidden.encode() not in environment
 
 
-def test_nobody_but_the_gateway_has_the_credential(ended: tuple[RunDir, Seen]) -> None:
-    run, seen = ended
+def test_nobody_but_the_gateway_has_the_credential(ended: Ended) -> None:
+    run, seen = ended.run, ended.seen
     holders = [name for name, found in seen.environments.items() for one in found if CREDENTIAL.encode() in one]
     assert holders == [OWNERLESS], "the gateway's process, and no other service or worker"
     assert not any(CREDENTIAL.encode() in command for command in seen.commands)
@@ -138,11 +174,12 @@ def test_nobody_but_the_gateway_has_the_credential(ended: tuple[RunDir, Seen]) -
             assert CREDENTIAL.encode() not in path.read_bytes(), path
     keys = {secrets.gateway_key for secrets in run.secrets().workers.values()}
     assert len(keys) == 2
-    assert (run.path / "record" / "usage.jsonl").read_text() == "", "these workers ask no model"
+    asked = (run.path / "record" / "usage.jsonl").read_text()
+    assert bool(asked) == (ended.harness != "scripted"), "only rule-based workers ask no model"
 
 
-def test_no_command_line_has_a_secret(ended: tuple[RunDir, Seen]) -> None:
-    run, seen = ended
+def test_no_command_line_has_a_secret(ended: Ended) -> None:
+    run, seen = ended.run, ended.seen
     assert len(seen.commands) >= 5
     assert any(b"git" in command for command in seen.commands)
     for secret, _ in leaves(json.loads(run.secrets_file.read_text())):
@@ -150,8 +187,8 @@ def test_no_command_line_has_a_secret(ended: tuple[RunDir, Seen]) -> None:
             assert secret.encode() not in command
 
 
-def test_no_file_has_a_secret_but_a_workers_own(ended: tuple[RunDir, Seen]) -> None:
-    run, _ = ended
+def test_no_file_has_a_secret_but_a_workers_own(ended: Ended) -> None:
+    run = ended.run
     secrets = list(leaves(json.loads(run.secrets_file.read_text())))
     looked_at = set()
     for path in run.path.rglob("*"):
@@ -169,8 +206,8 @@ def test_no_file_has_a_secret_but_a_workers_own(ended: tuple[RunDir, Seen]) -> N
     assert {"run.json", "board.sqlite3", "runtime.sqlite3", "forge", "chat", "logs", "workers"} <= looked_at
 
 
-def test_the_files_are_their_owners_alone(ended: tuple[RunDir, Seen]) -> None:
-    run, seen = ended
+def test_the_files_are_their_owners_alone(ended: Ended) -> None:
+    run, seen = ended.run, ended.seen
     assert seen.modes == {0o700}
     assert stat.S_IMODE(run.secrets_file.stat().st_mode) == 0o600
     assert stat.S_IMODE(run.private.stat().st_mode) == 0o700
@@ -180,8 +217,8 @@ def test_the_files_are_their_owners_alone(ended: tuple[RunDir, Seen]) -> None:
         assert stat.S_IMODE((run.worker(name) / "home/.config/agensh/forge-token").stat().st_mode) == 0o600
 
 
-def test_every_log_record_is_one_line_of_json(ended: tuple[RunDir, Seen]) -> None:
-    run, _ = ended
+def test_every_log_record_is_one_line_of_json(ended: Ended) -> None:
+    run = ended.run
     lines = [(file, line) for file in run.logs.glob("*.jsonl") for line in file.read_text().splitlines()]
     assert lines
     for file, line in lines:

@@ -78,6 +78,33 @@ async def test_usage_text_and_tool_calls_are_recorded(tmp_path: Path) -> None:
     assert not rows(play.run, "select id from events where kind = 'publish_reminder'")
 
 
+async def test_half_of_a_character_is_recorded_as_unreadable_and_stops_nobody(tmp_path: Path) -> None:
+    """A CLI that counts in UTF-16 cuts an emoji in two where it shortens a text; no database takes the halves."""
+    half = "cut here: \ud83d"
+
+    async def turn(adapter: StageAdapter, prompt: str) -> AsyncIterator[TurnItem]:
+        yield Text(half)
+        yield ToolActivity("c1", "shell", "shell", half, ok=False)
+        yield TurnEnd(Outcome.REFUSED, half)
+
+    async def parks(adapter: StageAdapter, prompt: str) -> AsyncIterator[TurnItem]:
+        yield TurnEnd(Outcome.AUTH, half)
+
+    play = Play(tmp_path, turn, parks)
+    async with running(play.host):
+        await play.stage.until(lambda: state(play.host) == "parked", 60)
+        told = play.host.routers[ME].told()
+        assert "cut here: \ufffd" in told.reason
+        assert play.host.routers[ME].unpark()
+        await play.until_turns(3)
+        play.host.routers[ME].fail(half)
+        assert play.host.routers[ME].told().reason == "cut here: \ufffd", "the board could not be told of anybody"
+    first, second, *_ = rows(play.run, "select * from turns order by id")
+    assert (first["text"], first["reason"], second["reason"]) == ("cut here: \ufffd",) * 3
+    (call,) = rows(play.run, "select summary from tool_calls")
+    assert call["summary"] == "cut here: \ufffd"
+
+
 @pytest.mark.parametrize("how", ["raises", "stops"])
 async def test_an_adapter_that_breaks_is_a_crashed_turn_and_the_session_goes_on(tmp_path: Path, how: str) -> None:
     async def turn(adapter: StageAdapter, prompt: str) -> AsyncIterator[TurnItem]:

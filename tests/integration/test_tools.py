@@ -15,9 +15,9 @@ from agensh.clients.board import BoardClient
 from agensh.clients.gitea import GiteaClient
 from agensh.clients.mattermost import MattermostClient
 from agensh.clock import SystemClock
+from agensh.errors import ServiceError
 from agensh.provision import provision
 from agensh.rundir import RunDir
-from router.mcp.notices import PendingMessage
 from router.mcp.server import ALL_TOOLS
 from router.ports import WorkerPort
 from router.tools.registry import Toolbox
@@ -124,12 +124,29 @@ async def test_direct_messages(ask: Ask, workers: dict[str, Placed]) -> None:
     assert not error, text
     assert words(text)["to"] == TWO
     assert words((await ask("chat_dm", to=TWO, message="G1 is mine", key="d1"))[1])["repeated"] == "1"
-    desk = workers[TWO].desk
-    desk.messages.append(PendingMessage("e1", ONE, "G1 is mine", CLOCK.time()))
     _, text = await ask("chat_read", TWO, with_=ONE)
     assert words(text)["posts"] == "1"
     assert "G1 is mine" in text
-    assert desk.acknowledged == ["e1"]
+    ((post,),) = workers[TWO].desk.read
+    assert f"post {post}]" in text
+
+
+async def test_a_reading_names_the_messages_that_it_showed(
+    ask: Ask, workers: dict[str, Placed], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message that had no room, or came with a reading that failed, must still be announced."""
+    sent = [words((await ask("chat_dm", to=TWO, message=text * 16_000))[1])["post"] for text in "abc"]
+    _, text = await ask("chat_read", TWO, with_=ONE, limit=3)
+    assert "(1 older ones left out)" in text
+    assert workers[TWO].desk.read == [set(sent[1:])]
+
+    async def away(_ids: list[str]) -> list[Any]:
+        raise ServiceError("The chat", 503, "it is away", retryable=True)
+
+    monkeypatch.setattr(workers[TWO].chat, "users_by_ids", away)
+    error, _ = await ask("chat_read", TWO, with_=ONE, limit=3)
+    assert error
+    assert len(workers[TWO].desk.read) == 1
 
 
 @pytest.mark.parametrize(

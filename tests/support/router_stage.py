@@ -224,7 +224,7 @@ def direct_message(number: int, text: str, *, author: str = "demo-worker2", at: 
         observed_at=at,
         thread=f"mattermost:{author}",
         priority=Priority.DIRECT,
-        body={"author": author, "text": text},
+        body={"author": author, "text": text, "post_id": f"p{number}"},
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from agensh.clients.board import BoardClient
@@ -25,6 +25,8 @@ class MemoryDesk:
         self.entries: list[Entry] = []
         self.handed_out: list[str] = []
         self.acknowledged: list[str] = []
+        self.read: list[set[str]] = []
+        """Ids of the posts of each reading of the chat."""
 
     def acknowledge(self) -> None:
         self.acknowledged += self.handed_out
@@ -46,12 +48,8 @@ class MemoryDesk:
         self.handed_out += rendered.shown
         return Notice(rendered.text, rendered.shown)
 
-    def worker_read(self, sender: str, before: float, limit: int) -> None:
-        self.acknowledged += [
-            message.ref
-            for message in self.messages
-            if message.sender == sender and message.posted_at <= before and message.ref not in self.acknowledged
-        ]
+    def worker_read(self, posts: Collection[str], arrived: Callable[[], bool] | None = None) -> None:
+        self.read.append(set(posts))
 
     def restart(self) -> None:
         """The worker's process died: what was not acknowledged waits again."""

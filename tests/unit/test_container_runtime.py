@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,11 +33,15 @@ class Engine:
         self.status = "running"
         self.kill_code = 1
         self.calls: list[str] = []
+        self.calls_before = 0
+        """Those before the newest exec was started."""
         self.fails: Exception | None = None
         self.running = True
         self.far: socket.socket | None = None
         self.made: dict[str, Any] = {}
         self.sockets: list[socket.socket] = []
+        self.starting, self.may_start = threading.Event(), threading.Event()
+        self.may_start.set()
 
     def get(self, _name: str) -> Engine:
         if self.fails is not None:
@@ -52,6 +57,9 @@ class Engine:
 
     def exec_start(self, _exec: str, *, socket: bool) -> Any:
         assert socket
+        self.starting.set()
+        assert self.may_start.wait(60)
+        self.calls_before = len(self.calls)
         near, self.far = new_pair()
         self.sockets += [near, self.far]
         return SimpleNamespace(_sock=near)
@@ -193,3 +201,18 @@ async def test_a_container_reaps_what_its_worker_leaves_and_holds_nothing_else_o
     assert not {"pid_mode", "ipc_mode", "network_mode", "privileged", "ports", "volumes"} & set(made)
     assert made["user"] != "10000:10000"
     assert (made["cap_drop"], made["pids_limit"]) == (["ALL"], PLAN.pids)
+
+
+async def test_a_start_that_is_cancelled_leaves_no_cli(engine, spawn):
+    engine.may_start.clear()
+    starting = asyncio.create_task(spawn())
+    await asyncio.to_thread(engine.starting.wait, 60)
+    starting.cancel()
+    await asyncio.sleep(0)  # the engine is at it and cannot be called back
+    engine.may_start.set()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert engine.calls[engine.calls_before :] == ["kill -TERM -1 as 10000:10000"]
+    assert engine.far is not None
+    engine.far.settimeout(60)
+    assert await asyncio.to_thread(engine.far.recv, 1) == b"", "its connection is closed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,11 +10,12 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from agensh.entries import Entry, EntryType
 from agensh.urls import sqlite_url
 from router.desk import Desk
-from router.events import Kind, NewEvent, Source
+from router.events import Kind, NewEvent, QueuedEvent, Source
 from router.feed import BoardFeed
 from router.idle import control_event
 from router.queue import EventQueue, RetryPolicy
@@ -222,11 +224,9 @@ async def test_what_fell_out_of_the_ring_is_counted(bench: Bench) -> None:
 
 
 async def test_messages_the_worker_read_by_itself_are_withdrawn_once_that_is_proved(bench: Bench) -> None:
-    now = bench.clock.time()
-    await bench.put(direct_message(1, "old", at=now - 10), direct_message(2, "later", at=now + 10))
-    await bench.put(direct_message(3, "other", author="demo-worker3", at=now - 10))
-    bench.desk.worker_read(PEER, now, 30)
-    assert bench.shown() == ("e3", "e2")
+    await bench.put(direct_message(1, "old"), direct_message(2, "later"))
+    bench.desk.worker_read({"p1", "p7"})
+    assert bench.shown() == ("e2",)
     assert await bench.state("mattermost:post:1") == "in_flight"
     bench.desk.acknowledge()
     assert await bench.state("mattermost:post:1") == "withdrawn"
@@ -235,22 +235,26 @@ async def test_messages_the_worker_read_by_itself_are_withdrawn_once_that_is_pro
 
 async def test_a_reading_whose_result_was_lost_withdraws_nothing(bench: Bench) -> None:
     await bench.put(direct_message(1, "old"))
-    bench.desk.worker_read(PEER, bench.clock.time(), 30)
+    bench.desk.worker_read({"p1"})
     assert bench.shown() == ()
     bench.desk.close_turn(delivered=False)
     assert bench.shown() == ("e1",)
 
 
-async def test_a_short_reading_withdraws_only_what_it_surely_showed(bench: Bench) -> None:
-    await bench.put(*(direct_message(number, f"n{number}", at=float(number)) for number in range(1, 11)))
-    bench.desk.worker_read(PEER, bench.clock.time(), 6)
-    assert bench.shown() == ("e1", "e2", "e3", "e4", "e5", "e6", "e7")
+async def test_a_reading_whose_connection_broke_withdraws_nothing(bench: Bench) -> None:
+    broken: list[bool] = []
+    await bench.put(direct_message(1, "old"))
+    bench.desk.worker_read({"p1"}, lambda: not broken)
+    broken.append(True)
+    bench.desk.acknowledge()
+    assert bench.shown() == ("e1",)
 
 
 async def test_a_reading_of_the_channel_withdraws_posts_but_no_direct_messages(bench: Bench) -> None:
-    channel = NewEvent(Source.MATTERMOST, Kind.CHANNEL_POST, "mattermost:post:9", "hi all", 0.0)
+    body = {"post_id": "p9"}
+    channel = NewEvent(Source.MATTERMOST, Kind.CHANNEL_POST, "mattermost:post:9", "hi all", 0.0, body=body)
     await bench.put(channel, direct_message(1, "hello"))
-    bench.desk.worker_read("", bench.clock.time(), 30)
+    bench.desk.worker_read({"p9"})
     bench.desk.acknowledge()
     assert await bench.state("mattermost:post:9") == "withdrawn"
     assert await bench.state("mattermost:post:1") == "queued"
@@ -291,7 +295,7 @@ async def test_other_control_events_wait_for_the_next_turn(bench: Bench) -> None
 
 async def test_reading_the_channel_does_not_withdraw_a_reminder(bench: Bench) -> None:
     await bench.put(reminder(Kind.LAST_CALL, bench.clock.time()))
-    bench.desk.worker_read("", bench.clock.time() + 1, 30)
+    bench.desk.worker_read({"p1"})
     assert len(bench.shown()) == 1
 
 
@@ -314,6 +318,41 @@ async def test_a_message_shown_between_a_claim_and_its_turn_is_not_told_again(be
     assert bench.desk.untold(claim.events) == (other,)
     bench.desk.open_turn(claim.turn_id, (other,), room=ROOM, length=lambda _entry: 1)
     assert bench.shown() == ()
+
+
+async def test_a_message_read_between_a_claim_and_its_turn_is_not_told_again(bench: Bench) -> None:
+    await bench.put(direct_message(1, "early", author=PEER), comment(2, "of the forge"))
+    claim = await bench.queue.claim("s")
+    assert claim is not None
+    _, other = claim.events
+    bench.desk.worker_read({"p1"})
+    assert bench.desk.untold(claim.events) == (other,)
+
+
+async def test_a_message_that_is_claimed_as_it_comes_is_not_told_again(bench: Bench) -> None:
+    await bench.put(comment(1, "of the forge"))
+    gathered = asyncio.Event()
+
+    async def holds_the_next_batch_up(_connection: AsyncConnection) -> None:
+        await gathered.wait()
+
+    async def turn() -> tuple[QueuedEvent, ...]:
+        claim = await bench.queue.claim("s")
+        assert claim is not None
+        bench.desk.open_turn(claim.turn_id, claim.events, room=ROOM, length=lambda _entry: 1)
+        return claim.events
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(bench.writer.submit(holds_the_next_batch_up))
+        claimed = group.create_task(turn())
+        group.create_task(bench.put(direct_message(2, "hello")))
+        group.create_task(_set(gathered))
+    assert [event.kind for event in claimed.result()] == [Kind.DIRECT_MESSAGE, Kind.COMMENT]
+    assert bench.shown() == ()
+
+
+async def _set(event: asyncio.Event) -> None:
+    event.set()
 
 
 async def test_a_thousand_waiting_entries_are_counted_and_a_dozen_worded(bench: Bench) -> None:

@@ -148,6 +148,13 @@ def test_a_turn_is_event_lines_then_control_texts_then_the_context() -> None:
     assert "\n\n[event] event_id=e1 source=control kind=start" in first
 
 
+def test_posts_that_have_no_room_are_counted_after_the_events() -> None:
+    prompt = prompt_of([message(1, "hi")], posts_left=7)
+    event, count = prompt.split("\n\n")[0].splitlines()
+    assert event.startswith("[event] event_id=e1 ")
+    assert count == "(7 more posts of the task channel come with your next turn)"
+
+
 def test_the_same_control_text_is_said_once() -> None:
     prompt = prompt_of([control(1, Kind.RESUMED), control(2, Kind.RESUMED)])
     assert prompt.count("You were interrupted") == 1

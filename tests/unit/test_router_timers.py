@@ -116,6 +116,20 @@ async def test_what_waits_for_its_next_try_keeps_the_idle_prompt_away(clock: Man
     assert [kind for _, kind in queue.heard] == [Kind.COMMENT, Kind.IDLE]
 
 
+async def test_a_turn_that_begins_while_the_queue_is_asked_keeps_the_idle_prompt_away(clock: ManualClock) -> None:
+    class Asked(MemoryQueue):
+        async def depth(self) -> Depth:
+            timers.turn_started()
+            return await super().depth()
+
+    queue = Asked(clock, clock.time())
+    timers = Timers(queue, RunClock(clock.time(), TIMING), clock, alone=False)
+    timers.now_idle(1)
+    async with running(timers):
+        await clock.advance(1800)
+    assert queue.heard == []
+
+
 async def test_nobody_is_prompted_for_idleness_after_the_last_call(clock: ManualClock) -> None:
     t0 = clock.time() - 6800
     queue = MemoryQueue(clock, t0)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agensh.text import one_line
+from agensh.text import one_line, storable
 
 
 @pytest.mark.parametrize(
@@ -71,3 +71,10 @@ def test_no_mark_can_be_put_together(parts: list[str]) -> None:
 @given(st.text())
 def test_a_second_time_changes_nothing(text: str) -> None:
     assert one_line(one_line(text, 10_000), 10_000) == one_line(text, 10_000)
+
+
+def test_a_text_with_half_a_character_can_be_stored() -> None:
+    assert storable("plain") == "plain"
+    assert storable("whole \U0001f642 é") == "whole \U0001f642 é"
+    assert storable("a\ud83d b\ude42") == "a\ufffd b\ufffd"
+    storable("\ud83d").encode()

@@ -8,7 +8,6 @@ import logging
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import httpx
 from sqlalchemy import insert, select, update
@@ -115,17 +114,6 @@ async def _mark_aborted(run: RunDir, info: RunInfo, now: float) -> bool:
     finally:
         await engine.dispose()
     return True
-
-
-async def live_status(run: RunDir, info: RunInfo) -> list[dict[str, Any]]:
-    """Return what the node hosts of the run say of themselves, asked from inside the project's networks."""
-    headers = {"Authorization": f"Bearer {run.secrets().node_admin}"}
-    try:
-        async with httpx.AsyncClient(headers=headers, timeout=5.0, trust_env=False) as http:
-            answers = [await http.get(f"{place.url}/status") for place in info.places]
-            return [answer.raise_for_status().json() for answer in answers]
-    except httpx.HTTPError as error:
-        raise AgenshError("the node host does not answer") from error
 
 
 async def unpark(run: RunDir, info: RunInfo) -> list[str]:

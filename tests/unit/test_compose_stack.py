@@ -93,7 +93,9 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file.touch()
     program = tools / "docker-compose"
     program.write_text(
-        f'#!/bin/sh\nshift 6\necho "$*" >>{file}\ncase "$*" in *collect*) test ! -e {tmp_path}/broken;; esac\n'
+        f'#!/bin/sh\nenv=$2\nshift 6\necho "$*" >>{file}\n'
+        f'case "$*" in *collect*) test ! -e {tmp_path}/broken;;\n'
+        f'*up*) test ! -x {tmp_path}/up || {tmp_path}/up "$env";; esac\n'
     )
     program.chmod(0o755)
     for name in ("sh", "test"):
@@ -167,6 +169,31 @@ def test_up_whose_run_gets_to_its_end_meanwhile_does_not_wait_for_health(run, en
     monkeypatch.setattr(made, "provision", lambda _compose: None)
     composing.start_stack(made)
     assert "is over; waiting for its grades" in capsys.readouterr().out
+
+
+def test_networks_that_another_project_takes_at_the_same_moment_are_chosen_anew(run, engine, calls, tmp_path):
+    engine.add(*stack.SERVICES, folder=run.path)
+    taken = SimpleNamespace(name="other_team", attrs={"IPAM": {"Config": [{"Subnet": "198.18.0.0/23"}]}})
+    refuse = tmp_path / "up"
+    refuse.write_text(
+        '#!/bin/sh\nwhile read -r line; do case "$line" in\n*=198.18.1.0/24) echo "ERROR: Pool overlaps with other one '
+        'on this address space"; exit 1;; esac; done <"$1"\n'
+    )
+    refuse.chmod(0o755)
+    listings = iter([[], [taken]])
+    engine.networks = SimpleNamespace(list=lambda **_options: next(listings))
+    made = stack.Stack(run, lambda _text: None, {"AGENSH_NETWORKS": "198.18.0.0/15"})
+    compose = made._start(["mysql"])
+    assert called(calls) == ["up", "up"]
+    assert "AGENSH_SUBNET_TEAM=198.18.3.0/24" in compose.env_file.read_text()
+    engine.networks = SimpleNamespace(list=lambda **_options: [])
+    with pytest.raises(AgenshError, match="Pool overlaps"):
+        made._start(["mysql"])
+    assert called(calls) == ["up"] * 7
+    refuse.write_text("#!/bin/sh\necho other; exit 1\n")
+    with pytest.raises(AgenshError, match="other"):
+        made._start(["mysql"])
+    assert called(calls) == ["up"] * 8
 
 
 def test_a_run_that_is_graded_is_left_alone_by_report_and_resume_all_does_not_wait(run, engine, calls, root, capsys):

@@ -28,6 +28,9 @@ PASSED_ON = ("AGENSH_IMAGE_", "AGENSH_MEMORY_", "AGENSH_PORT_", "AGENSH_DOCKER_S
 """Prefixes of the variables of the environment that go into the stack."""
 HEALTHY = 300.0  # seconds until all services answer; Gitea and Mattermost make their databases at first
 _LOOK = 0.5  # seconds between two looks
+_CHOICES = 5  # of networks, where others start a project at the same time
+_TAKEN = "Pool overlaps with other one"
+"""What the engine says of a subnet that another network has."""
 Say = Callable[[str], None]
 
 
@@ -101,10 +104,9 @@ class Stack:
         self._check()
         was_running = self._running("node") is not None
         ensure_images(self.client, self.containers, self.info.spec, self.environment, self.say)
-        compose = self.compose()
         services = [*SERVICES, *(["gateway"] if self.gateway else [])]
         self.say(f"starting {', '.join(services)}")
-        compose.call("up", "-d", *services, profiles=["gateway"])
+        compose = self._start(services)
         self.wait_healthy(services)
         if self.stage is Stage.RUNNING:
             self._ask_provider()
@@ -116,6 +118,21 @@ class Stack:
         if stage is Stage.RUNNING and was_running and (parked := self._live().unpark()):
             self.say(f"{', '.join(parked)}: parked until now, goes on")
         return stage
+
+    def _start(self, services: list[str]) -> Compose:
+        """Start services, with other networks when another project has just taken those that were chosen."""
+        for _ in range(_CHOICES - 1):
+            compose = self.compose()
+            try:
+                compose.call("up", "-d", *services, profiles=["gateway"])
+            except AgenshError as error:
+                if _TAKEN not in str(error):
+                    raise
+            else:
+                return compose
+        compose = self.compose()
+        compose.call("up", "-d", *services, profiles=["gateway"])
+        return compose
 
     def _ask_provider(self) -> None:
         """Say when the provider cannot be reached; AgenshError when it refuses the credential."""

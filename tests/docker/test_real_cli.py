@@ -176,7 +176,7 @@ def test_clean_leaves_nothing(team: Box) -> None:
 def test_each_cli_works_in_its_container_and_leaves_nothing(others: dict[str, Box], harness: str) -> None:
     box, command = others[harness], OTHERS[harness]
     worker = f"{box.project}-worker1"
-    until(lambda: box.in_worker(worker, f"pgrep -x {command}")[0] == 0, "its CLI")
+    until(lambda: box.in_worker(worker, f"pgrep -f ^/usr/local/bin/{command}")[0] == 0, "its CLI")
     found = box.in_worker(worker, "cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n'")[1]
     assert box.run().secrets().workers[worker].gateway_key in found
     assert RIGHT not in found + json.dumps(box.container(worker).attrs)

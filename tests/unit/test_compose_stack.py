@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,7 @@ from agensh.cli.composing import bring_up, clean_up, go_on, provision_again, tak
 from agensh.clock import SystemClock
 from agensh.errors import AgenshError, UsageError
 from agensh.identity import write_private_json
-from agensh.launch.compose import live, stack
+from agensh.launch.compose import ending, live, stack
 from agensh.launch.compose.live import refresh
 from agensh.launch.compose.project import ENDED, ENDING, create_project_run
 from agensh.launch.compose.reboot import BOOT_FILE
@@ -224,6 +225,49 @@ def test_a_node_host_that_fails_again_and_again_in_the_end_is_told_of(run, root,
     engine.looked = looked
     with pytest.raises(AgenshError, match=r"the end of .* fails; `agensh logs node` says why"):
         go_on(run)
+
+
+def test_restarts_of_former_days_are_no_failure_of_a_service_and_new_ones_are(run, engine, calls):
+    engine.add("mysql", folder=run.path)
+    attrs = engine.all[0].attrs
+    attrs["RestartCount"] = 3
+    made = stack.Stack(run, lambda _text: None, {})
+    looks = 0
+
+    def healthy_at_last(container: Container) -> Container:
+        nonlocal looks
+        looks += 1
+        attrs["State"]["Health"]["Status"] = "healthy" if looks == 5 else "starting"
+        return container
+
+    find = made._find
+    made._find = lambda service: healthy_at_last(find(service))
+    made.wait_healthy(["mysql"])
+    assert looks == 5
+
+    def restarted(container: Container) -> Container:
+        attrs["RestartCount"] += 1
+        attrs["State"]["Health"]["Status"] = "starting"
+        return container
+
+    made._find = lambda service: restarted(find(service))
+    with pytest.raises(AgenshError, match=r"^mysql: it ended: its last line"):
+        made.wait_healthy(["mysql"])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="files are given to their owner by root alone")
+def test_a_file_that_goes_away_while_files_are_given_back_is_no_failure(run, monkeypatch):
+    os.chown(run.path, 12345, 12345)
+    walk = os.walk
+
+    def walk_late(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+        yield str(folder), [], [".report.json.gone"]
+        yield from walk(folder)
+
+    monkeypatch.setattr(os, "walk", walk_late)
+    ending.give_back(run)
+    assert run.run_file.stat().st_uid == 12345
+    assert (run.path / "workers").stat().st_uid == 0
 
 
 def test_one_command_at_a_time(run, root, engine, calls):

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -144,7 +145,8 @@ def give_back(run: RunDir) -> None:
         if Path(folder) == run.path:
             folders[:] = [name for name in folders if run.path / name != skipped]
         for path in (Path(folder), *(Path(folder, name) for name in files)):
-            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+            with suppress(FileNotFoundError):  # another process was making it, under a name for the moment
+                os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def _say(message: str) -> None:

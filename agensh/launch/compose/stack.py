@@ -241,9 +241,10 @@ class Stack:
         """Wait until services are healthy; AgenshError names the one that is not, with its last line."""
         until = time.monotonic() + HEALTHY
         waiting = set(services)
+        restarts: dict[str, int] = {}  # when first looked at: a container counts those of all its days
         while waiting:
             for service in sorted(waiting):
-                state, ended = self._health(service)
+                state, ended = self._health(service, restarts)
                 # A node host whose run is over answers nobody, and ends.
                 if state == "healthy" or (service == "node" and self.stage is not Stage.RUNNING):
                     waiting.discard(service)
@@ -255,14 +256,15 @@ class Stack:
             if waiting:
                 time.sleep(_LOOK)
 
-    def _health(self, service: str) -> tuple[str, bool]:
+    def _health(self, service: str, restarts: dict[str, int]) -> tuple[str, bool]:
         container = self._find(service)
         if container is None:
             return "missing", True
         state = container.attrs["State"]
         ended = state["Status"] in {"exited", "dead"} and not state.get("Restarting")
         # A service that is restarted again and again never gets healthy; three times are no accident.
-        ended = ended or container.attrs.get("RestartCount", 0) >= 3
+        count = int(container.attrs.get("RestartCount", 0))
+        ended = ended or count - restarts.setdefault(service, count) >= 3
         return state.get("Health", {}).get("Status", "none"), ended
 
     def _last_line(self, service: str) -> str:

@@ -95,24 +95,27 @@ class _Git:
         """Commit the files of a folder, or a README when there are none."""
         await self.run("init", "--quiet", "--bare", str(self.repository), inside=False)
         tree = source
-        if tree is None or not any(tree.iterdir()):
+        if tree is not None:
+            await self.run("add", "--all", ".", tree=tree)
+        if tree is None or not await self.run("ls-files"):  # empty folders and what is ignored are nothing to Git
             tree = self.folder / "readme"
             tree.mkdir()
             (tree / "README.md").write_text(readme, encoding="utf-8")
-        await self.run("--work-tree", str(tree), "add", "--all", ".", cwd=tree)
-        await self.run("--work-tree", str(tree), "commit", "--quiet", "--message", "Starting point", cwd=tree)
+            await self.run("add", "--all", ".", tree=tree)
+        await self.run("commit", "--quiet", "--message", "Starting point", tree=tree)
 
     async def run(
-        self, *arguments: str, inside: bool = True, env: Mapping[str, str] | None = None, cwd: Path | None = None
+        self, *arguments: str, inside: bool = True, env: Mapping[str, str] | None = None, tree: Path | None = None
     ) -> str:
-        """Run Git and return what it printed; SeedFailed when it fails or takes too long."""
+        """Run Git, over the files of `tree`, and return what it printed; SeedFailed when it fails or takes too long."""
         where = ("--git-dir", str(self.repository)) if inside else ()
+        where += ("--work-tree", str(tree)) if tree is not None else ()
         process = await asyncio.create_subprocess_exec(
             "git",
             *where,
             *arguments,
             env={**self._env, **(env or {})},
-            cwd=cwd or self.folder,
+            cwd=tree or self.folder,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

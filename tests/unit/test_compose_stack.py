@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from docker.errors import NotFound
 
 from agensh.cli import app, composing
 from agensh.cli.composing import bring_up, clean_up, go_on, provision_again, take_down
@@ -365,6 +366,32 @@ def test_what_a_killed_command_left_of_the_short_services_is_removed(run, root, 
     (run.path / BOOT_FILE).write_text("first\n")
     take_down(root, None)
     assert [each.name for each in engine.all] == ["demo_gitea_1", "demo_board_1"]
+
+
+def test_clean_removes_networks_that_compose_has_left_and_those_alone(run, root, engine, calls):
+    removed, asked = [], []
+
+    class Network:
+        def __init__(self, name: str) -> None:
+            self.name = name
+            self.attrs: dict[str, Any] = {"IPAM": {"Config": None}}
+
+        def remove(self) -> None:
+            assert called(calls)[-1] == "down"  # Compose has had its turn
+            removed.append(self.name)
+            raise NotFound("it has gone meanwhile")
+
+    def listed(filters: dict[str, str] | None = None) -> list[Network]:
+        if filters is None:
+            return [Network("bridge"), Network("demo_team")]
+        asked.append(filters)
+        return [Network("demo_team"), Network("demo_services")]
+
+    engine.networks = SimpleNamespace(list=listed)
+    clean_up(root, None)
+    assert removed == ["demo_team", "demo_services"]
+    assert asked == [{"label": "com.docker.compose.project=demo"}]
+    assert (run.path / ENDED).exists()
 
 
 def test_an_earlier_run_does_not_touch_the_project_of_a_later_one(run, root, engine, calls):

@@ -211,12 +211,14 @@ class Stack:
             self.say(f"the record is not complete: {failed}")
         node = self._find("node")
         if node is not None:
-            node.remove(force=True)  # before its workers, which it would start again
+            with suppress(NotFound):
+                node.remove(force=True)  # before its workers, which it would start again
         remove_containers(self.client, self.project)
         compose.call("down", "-v", "--remove-orphans", "-t", "10", profiles=["gateway", "provision", "node"])
         # Compose takes a network whose last container is still leaving it for one in use, and leaves it.
         for network in self.client.networks.list(filters={"label": f"com.docker.compose.project={self.project}"}):
-            network.remove()
+            with suppress(NotFound):
+                network.remove()
         # Its data is gone: the next `up` starts a run of its own.
         (self.run.path / ENDED).touch()
         (self.run.path / ENDING).unlink(missing_ok=True)

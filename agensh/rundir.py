@@ -273,12 +273,10 @@ class RunDir:
 
 def new_run_dir(root: Path, team: str, now: float) -> RunDir:
     """Create the folder of a new run: `<root>/<team>-<UTC time>-<random>`, mode 700."""
-    root = root.absolute()
-    root.mkdir(parents=True, exist_ok=True)
     while True:
-        path = root / f"{team}-{utc(now):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+        path = root.absolute() / f"{team}-{utc(now):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
         with suppress(FileExistsError):  # another run of this second, and the same random value
-            path.mkdir(mode=0o700)
+            path.mkdir(parents=True, mode=0o700)
             return RunDir(path)
 
 

@@ -108,8 +108,8 @@ class _Git:
         self, *arguments: str, inside: bool = True, env: Mapping[str, str] | None = None, tree: Path | None = None
     ) -> str:
         """Run Git, over the files of `tree`, and return what it printed; SeedFailed when it fails or takes too long."""
-        where = ("--git-dir", str(self.repository)) if inside else ()
-        where += ("--work-tree", str(tree)) if tree is not None else ()
+        where = ["--git-dir", str(self.repository)] if inside else []
+        where += ["--work-tree", str(tree)] if tree is not None else []
         process = await asyncio.create_subprocess_exec(
             "git",
             *where,

@@ -144,6 +144,15 @@ def test_a_runs_folder_that_is_none_is_one_sentence(example: TeamSpec, tmp_path:
         make(example, tmp_path / "runs", AGENSH_PROVIDER_KEY=KEY)
 
 
+@pytest.mark.parametrize("name", ["a:b", "a$b", "a #b", "a\nb"])
+def test_a_path_that_compose_changes_is_refused_before_anything_is_made(
+    example: TeamSpec, tmp_path: Path, name: str
+) -> None:
+    with pytest.raises(UsageError, match=r"^runs: .* which Compose changes in a path; name another folder with --runs"):
+        make(example, tmp_path / name, AGENSH_PROVIDER_KEY=KEY)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_another_key_reaches_a_run_that_goes_on(example: TeamSpec, tmp_path: Path) -> None:
     run = make(example, tmp_path / "runs", AGENSH_PROVIDER_KEY="wrong")
     file = run.path / "secrets/gateway.env"

@@ -228,7 +228,7 @@ def test_a_node_host_that_fails_again_and_again_in_the_end_is_told_of(run, root,
         go_on(run)
 
 
-def test_restarts_of_former_days_are_no_failure_of_a_service_and_new_ones_are(run, engine, calls):
+def test_restarts_of_former_days_are_no_failure_of_a_service_and_new_ones_are(run, engine, calls, monkeypatch):
     engine.add("mysql", folder=run.path)
     attrs = engine.all[0].attrs
     attrs["RestartCount"] = 3
@@ -242,7 +242,7 @@ def test_restarts_of_former_days_are_no_failure_of_a_service_and_new_ones_are(ru
         return container
 
     find = made._find
-    made._find = lambda service: healthy_at_last(find(service))
+    monkeypatch.setattr(made, "_find", lambda service: healthy_at_last(find(service)))
     made.wait_healthy(["mysql"])
     assert looks == 5
 
@@ -251,7 +251,7 @@ def test_restarts_of_former_days_are_no_failure_of_a_service_and_new_ones_are(ru
         attrs["State"]["Health"]["Status"] = "starting"
         return container
 
-    made._find = lambda service: restarted(find(service))
+    monkeypatch.setattr(made, "_find", lambda service: restarted(find(service)))
     with pytest.raises(AgenshError, match=r"^mysql: it ended: its last line"):
         made.wait_healthy(["mysql"])
 

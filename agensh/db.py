@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Connection, event, make_url
+from sqlalchemy import URL, Connection, event, make_url
 from sqlalchemy.exc import DBAPIError, InterfaceError, InternalError, InvalidatePoolError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -65,7 +65,7 @@ def open_engine(url: str, *, pool_size: int = POOL_SIZE, isolation: str = "READ 
     if backend in {"mysql", "mariadb"}:
         query = dict(parsed.query) | {"charset": "utf8mb4"}
         engine = create_async_engine(
-            parsed.set(query=query),
+            _with_sent_password(parsed).set(query=query),
             pool_size=pool_size,
             max_overflow=0,
             pool_recycle=1800,
@@ -78,6 +78,14 @@ def open_engine(url: str, *, pool_size: int = POOL_SIZE, isolation: str = "READ 
         _close_for_sure(engine)
         return engine
     raise UsageError(f"database: {backend!r} is not supported; use sqlite+aiosqlite or mysql+aiomysql.")
+
+
+def _with_sent_password(url: URL) -> URL:
+    """Return a MySQL URL whose password leaves the driver as UTF-8, in which other clients set and send it.
+
+    The drivers write a password as Latin-1, whatever the connection's character set, and fail on all other letters.
+    """
+    return url if url.password is None else url.set(password=url.password.encode().decode("latin-1"))
 
 
 def _close_for_sure(engine: AsyncEngine) -> None:
@@ -206,6 +214,8 @@ def run_migrations(config: Config, target_metadata: Any) -> None:
     from sqlalchemy import create_engine, pool
 
     url = make_url(config.attributes["url"])
+    if url.get_backend_name() != "sqlite":
+        url = _with_sent_password(url)
     sync = {"sqlite+aiosqlite": "sqlite", "mysql+aiomysql": "mysql+pymysql"}
     engine = create_engine(url.set(drivername=sync.get(url.drivername, url.drivername)), poolclass=pool.NullPool)
     with engine.connect() as connection:

@@ -21,13 +21,17 @@ def given_url(text: str) -> str:
     """Return the URL of a database as our engines take it; UsageError for one that is none or not supported."""
     try:
         url = make_url(text)
-    except ArgumentError:
+    except (ArgumentError, ValueError):
         raise UsageError(
-            "db: it is not a database URL; use sqlite:////path/file or mysql://user:password@host/name."
+            "db: it is not a database URL; use sqlite:////path/file or mysql://user:password@host:port/name."
         ) from None
     driver = _DRIVERS.get(url.get_backend_name())
     if driver is None:
         raise UsageError(f"db: {url.get_backend_name()!r} is not supported; use sqlite or mysql (also for MariaDB).")
+    if "@" in (url.host or ""):
+        raise UsageError("db: there is more than one '@'; write one in the user or the password as %40.")
+    if url.port is not None and not 0 < url.port < 1 << 16:
+        raise UsageError(f"db: {url.port} is not a port; expected 1 to 65535.")
     return url.set(drivername=driver).render_as_string(hide_password=False)
 
 

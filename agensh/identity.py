@@ -19,7 +19,7 @@ from typing import Any
 
 from agensh.errors import UsageError
 
-TEAM_NAME = re.compile(r"[a-z][a-z0-9-]{0,38}[a-z0-9]|[a-z]")
+TEAM_NAME = re.compile(r"[a-z][a-z0-9-]{0,38}[a-z0-9]")
 _WORKER_NAME = re.compile(r"(?P<team>[a-z][a-z0-9-]*)-worker(?P<number>[1-9][0-9]{0,3})")
 
 

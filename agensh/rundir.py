@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -272,11 +273,12 @@ class RunDir:
 
 def new_run_dir(root: Path, team: str, now: float) -> RunDir:
     """Create the folder of a new run: `<root>/<team>-<UTC time>-<random>`, mode 700."""
-    name = f"{team}-{utc(now):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
-    path = root.absolute() / name
-    path.mkdir(parents=True, mode=0o700)
-    sync_folder(path.parent)
-    return RunDir(path)
+    while True:
+        path = root.absolute() / f"{team}-{utc(now):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+        with suppress(FileExistsError):  # another run of this second, and the same random value
+            path.mkdir(parents=True, mode=0o700)
+            sync_folder(path.parent)
+            return RunDir(path)
 
 
 def find_run(root: Path, name: str | None = None) -> RunDir:

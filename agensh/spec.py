@@ -18,6 +18,8 @@ from agensh.clock import Timing
 from agensh.errors import SpecError
 from agensh.identity import TEAM_NAME, worker_name
 
+ACCOUNT = 40
+"""Characters that an account of the forge may have; team and workers are accounts."""
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?")
@@ -65,8 +67,13 @@ class TeamSection(_Section):
     def _check_name(self) -> TeamSection:
         if not TEAM_NAME.fullmatch(self.name):
             raise ValueError(
-                f"name: {self.name!r} is not allowed; use 1 to 40 of a-z, 0-9 and '-', starting with a letter and not "
-                "ending with '-'"
+                f"name: {self.name!r} is not allowed; use 2 to {ACCOUNT} of a-z, 0-9 and '-', starting with a letter "
+                "and not ending with '-'"
+            )
+        if (over := len(last := worker_name(self.name, self.workers)) - ACCOUNT) > 0:
+            raise ValueError(
+                f"name: {self.name!r} is too long for {self.workers} workers; {last} would be an account of "
+                f"{len(last)} characters, and the forge takes {ACCOUNT}. Use {len(self.name) - over} at most"
             )
         return self
 
@@ -308,6 +315,12 @@ def _resolve_paths(spec: TeamSpec, base: Path, *, source: str) -> TeamSpec:
         if not resolved.exists():
             raise SpecError(f"{source}: task.{key}: {str(value)!r} does not exist (looked for {resolved}).")
         updates[key] = resolved
+    try:
+        updates["goal"].read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(
+            f"{source}: task.goal: {str(spec.task.goal)!r} cannot be read as a text in UTF-8: {error}."
+        ) from error
     options = dict(spec.worker.options)
     for key in ("binary", "packages", "cache"):
         if "/" in options.get(key, ""):

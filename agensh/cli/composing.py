@@ -17,7 +17,7 @@ from adapters.registry import adapter_class
 from agensh.clock import SystemClock
 from agensh.errors import AgenshError, UsageError
 from agensh.launch.compose.live import LiveRun, ProjectState, containers_of, has_remains
-from agensh.launch.compose.preflight import check_box, check_size
+from agensh.launch.compose.preflight import check_box, check_name, check_size
 from agensh.launch.compose.project import ADMIN, ENDED, create_project_run, project_runs, renew_credential
 from agensh.launch.compose.reference import way_to_read
 from agensh.launch.compose.stack import Stack, Stage
@@ -248,6 +248,7 @@ def _images(environment: Mapping[str, str]) -> dict[str, str]:
 
 def _spec(spec_file: Path, overrides: Mapping[str, object]) -> TeamSpec:
     spec = load_spec(spec_file, dict(overrides))
+    check_name(spec.team.name)
     check_size(spec.team.workers)
     adapter_class(spec.worker.harness).check(spec.task.kind, spec.worker.options)
     return spec

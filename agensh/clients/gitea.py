@@ -112,22 +112,6 @@ class GiteaClient(PullCalls, AdminCalls):
 
         return await self.create("issue", post, find, lambda issue: issue.number)
 
-    async def edit_issue(
-        self,
-        owner: str,
-        repo: str,
-        number: int,
-        *,
-        state: str | None = None,
-        title: str | None = None,
-        body: str | None = None,
-    ) -> Issue:
-        """Change an issue; what is None stays."""
-        change = {"state": state, "title": title, "body": body}
-        value = {key: text for key, text in change.items() if text is not None}
-        response = await self.request("PATCH", f"/repos/{owner}/{repo}/issues/{number}", json=value, idempotent=True)
-        return Issue.of(read_json(response, SERVICE))
-
     async def comments(self, owner: str, repo: str, number: int, *, since: float | None = None) -> list[Comment]:
         """Return the comments of an issue by id; `since` (inclusive, whole seconds) compares with their last change."""
         params = {} if since is None else {"since": whole_seconds(since)}

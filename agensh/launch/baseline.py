@@ -15,6 +15,7 @@ from agensh.provision.gateway import provision_gateway
 from agensh.provision.job import Job
 from agensh.provision.seed import push_main
 from agensh.rundir import RunInfo, WorkerSecrets
+from agensh.runs.alone import remove_stale_locks
 from agensh.runs.collect import git, main_history
 from agensh.runs.record import load_record
 
@@ -44,6 +45,7 @@ class BaselineRun(LocalRun):
         if place.exists() and await main_history(place):
             return
         await git("init", "--quiet", "--bare", "--initial-branch=main", str(place))
+        await asyncio.to_thread(remove_stale_locks, place)
         goal = info.spec.task.goal
         title = issue_title(await asyncio.to_thread(goal.read_text, encoding="utf-8"), goal)
         await push_main(info.spec.task.repository, str(place), readme=f"# {title}\n", at=info.created_at)

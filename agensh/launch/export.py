@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 
 from agensh.rundir import RunDir, RunInfo
+from agensh.runs.alone import alone_at
 from agensh.runs.collect import Collector, git, main_history
 from agensh.runs.grader import export
 
@@ -19,7 +20,12 @@ async def export_submission(run: RunDir, info: RunInfo) -> Path | None:
 
     The archive has `./` entries owned by root and the commit's time, so the same commit gives the same bytes.
     """
-    mirror = Collector(run, info, run.secrets()).mirror
+    collector = Collector(run, info, run.secrets())
+    async with alone_at(collector.folder):
+        return await _export(run, collector.mirror)
+
+
+async def _export(run: RunDir, mirror: Path) -> Path | None:
     commits = await main_history(mirror)
     if not commits:
         return None
@@ -29,7 +35,10 @@ async def export_submission(run: RunDir, info: RunInfo) -> Path | None:
         source = Path(temporary) / "source"
         await asyncio.to_thread(export, mirror, last.sha, source)
         await asyncio.to_thread(pack, source, target, int(last.at))
-    await git("bundle", "create", "--quiet", str(run.path / "workspace.bundle"), "--branches", cwd=mirror)
+    bundle = run.path / "workspace.bundle"
+    # A git that was killed has left it, and the next would refuse to write.
+    bundle.with_name(f"{bundle.name}.lock").unlink(missing_ok=True)
+    await git("bundle", "create", "--quiet", str(bundle), "--branches", cwd=mirror)
     return target
 
 

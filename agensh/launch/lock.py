@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from agensh.errors import AgenshError
 from agensh.rundir import RunDir
+
+_LOOK = 0.01  # seconds between two tries to take a lock that somebody only looks at
 
 
 class RunBusy(AgenshError):
@@ -70,16 +73,31 @@ def _hold(path: Path, busy: Callable[[str], str]) -> Iterator[None]:
     except OSError as error:
         raise AgenshError(f"{path} cannot be written: {error.strerror}.") from error
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        while not _taken(handle, fcntl.LOCK_EX):
+            if _taken(handle, fcntl.LOCK_SH):
+                # Nobody holds it: somebody was only looking, who has a share of it for a moment.
+                fcntl.flock(handle, fcntl.LOCK_UN)
+                time.sleep(_LOOK)
+                continue
             holder = path.read_text(encoding="utf-8").strip() or "unknown"
-            raise RunBusy(busy(holder)) from None
+            raise RunBusy(busy(holder))
         os.ftruncate(handle, 0)
         os.write(handle, f"{os.getpid()}\n".encode())
-        yield
+        try:
+            yield
+        finally:
+            # Whoever looks when the next has the lock, and has not written yet, must not take this process for it.
+            os.ftruncate(handle, 0)
     finally:
         os.close(handle)
+
+
+def _taken(handle: int, kind: int) -> bool:
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def running_launcher(run: RunDir) -> int | None:
@@ -89,10 +107,10 @@ def running_launcher(run: RunDir) -> int | None:
     except FileNotFoundError:
         return None
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+        # A share: two that look at once are no launcher to each other.
+        if _taken(handle, fcntl.LOCK_SH):
+            return None
         text = lock_file(run).read_text(encoding="utf-8").strip()
         return int(text) if text.isdigit() else None
     finally:
         os.close(handle)
-    return None

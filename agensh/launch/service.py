@@ -172,9 +172,9 @@ def _collect(run: RunDir) -> None:
 
 
 def _status(run: RunDir) -> None:
-    from agensh.launch.compose.ending import live_status
+    from agensh.launch.health import ask_nodes
 
-    sys.stdout.write(json.dumps(asyncio.run(live_status(run, run.info()))) + "\n")
+    sys.stdout.write(json.dumps(asyncio.run(ask_nodes(run, run.info()))) + "\n")
 
 
 def _unpark(run: RunDir) -> None:

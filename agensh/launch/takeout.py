@@ -48,9 +48,8 @@ def _copy(run: RunDir, target: Path) -> list[str]:
             lines.append(f"  {name}")
     for name in FOLDERS:
         if (run.path / name).is_dir():
-            # The mirror of the workspace is in the bundle.
-            shutil.copytree(
-                run.path / name, target / name, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*.git", "*.partial")
-            )
+            # The mirror of the workspace is in the bundle. Files in the making have a name with a dot before it.
+            left_out = shutil.ignore_patterns("*.git", "*.partial", ".*")
+            shutil.copytree(run.path / name, target / name, dirs_exist_ok=True, ignore=left_out)
             lines.append(f"  {name}/")
     return lines

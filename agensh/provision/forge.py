@@ -191,5 +191,5 @@ def issue_title(goal: str, path: Path) -> str:
     for line in goal.splitlines():
         text = line.strip().lstrip("#").strip()
         if text:
-            return text[:ISSUE_TITLE]
+            return text[:ISSUE_TITLE].rstrip()  # as the forge keeps it
     raise AgenshError(f"task.goal: {str(path)!r} is empty; write down what the team is to reach.")

@@ -95,22 +95,25 @@ class _Git:
         """Commit the files of a folder, or a README when there are none."""
         await self.run("init", "--quiet", "--bare", str(self.repository), inside=False)
         tree = source
-        if tree is None or not any(tree.iterdir()):
+        if tree is not None:
+            await self.run("add", "--all", ".", tree=tree)
+        if tree is None or not await self.run("ls-files"):  # empty folders and what is ignored are nothing to Git
             tree = self.folder / "readme"
             tree.mkdir()
             (tree / "README.md").write_text(readme, encoding="utf-8")
-        await self.run("--work-tree", str(tree), "add", "--all", ".", cwd=tree)
-        await self.run("--work-tree", str(tree), "commit", "--quiet", "--message", "Starting point", cwd=tree)
+            await self.run("add", "--all", ".", tree=tree)
+        await self.run("commit", "--quiet", "--message", "Starting point", tree=tree)
 
     async def run(
-        self, *arguments: str, inside: bool = True, env: Mapping[str, str] | None = None, cwd: Path | None = None
+        self, *arguments: str, inside: bool = True, env: Mapping[str, str] | None = None, tree: Path | None = None
     ) -> str:
-        """Run Git and return what it printed; SeedFailed when it fails or takes too long."""
-        where = ("--git-dir", str(self.repository)) if inside else ()
+        """Run Git, over the files of `tree`, and return what it printed; SeedFailed when it fails or takes too long."""
+        where = ["--git-dir", str(self.repository)] if inside else []
+        where += ["--work-tree", str(tree)] if tree is not None else []
         command = ["git", *where, *arguments]
         try:
             code, output, errors = await run_command(
-                command, seconds=TIMEOUT, env={**self._env, **(env or {})}, cwd=cwd or self.folder
+                command, seconds=TIMEOUT, env={**self._env, **(env or {})}, cwd=tree or self.folder
             )
         except TimeoutError as error:
             raise SeedFailed(f"git {arguments[0]} did not end within {TIMEOUT:g} s.") from error

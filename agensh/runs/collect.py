@@ -22,6 +22,7 @@ from agensh.errors import AgenshError
 from agensh.gateway.ledger import read_requests
 from agensh.identity import put_in_place, write_private_json
 from agensh.rundir import RunDir, RunInfo, RunSecrets
+from agensh.runs.alone import alone_at, remove_stale_locks
 from agensh.runs.clones import Clone, clones_in
 
 GIT_TIMEOUT = 120.0  # seconds
@@ -88,12 +89,13 @@ class Collector:
         return self.folder / "workspace.git"
 
     async def collect(self) -> None:
-        """Copy everything; the first failure is raised after all parts were tried."""
-        if self._info.baseline:
-            parts = [self._repository(str(self._run.workspace), {}, []), self.usage()]
-        else:
-            parts = [self.entries(), self.posts(), self.forge(), self.usage()]
-        results = await asyncio.gather(*parts, return_exceptions=True)
+        """Copy everything; the first failure is raised after all parts were tried. Waits for another that copies."""
+        async with alone_at(self.folder):
+            if self._info.baseline:
+                parts = [self._repository(str(self._run.workspace), {}, []), self.usage()]
+            else:
+                parts = [self.entries(), self.posts(), self.forge(), self.usage()]
+            results = await asyncio.gather(*parts, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
@@ -105,11 +107,16 @@ class Collector:
             # The listing leaves expired and released claims out; the stream is the whole history.
             head = await board.head()
             if head:
-                async with asyncio.timeout(HISTORY_TIMEOUT), aclosing(board.stream(0)) as history:
-                    async for entry in history:
-                        entries.append(entry.to_json())
-                        if entry.seq >= head:
-                            break
+                try:
+                    async with asyncio.timeout(HISTORY_TIMEOUT), aclosing(board.stream(0)) as history:
+                        async for entry in history:
+                            entries.append(entry.to_json())
+                            if entry.seq >= head:
+                                break
+                except TimeoutError as error:
+                    raise AgenshError(
+                        f"The board sent {len(entries)} of {head} entries within {HISTORY_TIMEOUT:g} s."
+                    ) from error
         write_private_json(self.folder / "entries.json", entries)
         return len(entries)
 
@@ -181,7 +188,10 @@ class Collector:
     async def _repository(self, url: str, env: dict[str, str], pulls: list[dict[str, Any]]) -> int:
         if not (self.mirror / "HEAD").exists():
             await git("init", "--quiet", "--bare", "--initial-branch=main", str(self.mirror))
-        await git("fetch", "--quiet", "--prune", url, "+refs/heads/*:refs/heads/*", cwd=self.mirror, env=env)
+        await asyncio.to_thread(remove_stale_locks, self.mirror)
+        # Packing goes on in the background, and would be cut off with the process, or meet the next copy.
+        fetch = ("fetch", "--quiet", "--prune", "--no-auto-gc")
+        await git(*fetch, url, "+refs/heads/*:refs/heads/*", cwd=self.mirror, env=env)
         commits = await main_history(self.mirror)
         write_private_json(self.folder / "main.json", [asdict(commit) for commit in commits])
         write_private_json(self.folder / "stranded.json", await self._stranded(pulls))

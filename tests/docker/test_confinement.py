@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -30,6 +31,12 @@ NO_ANSWER = STATUS.replace("-m 60", "-m 5")
 CONNECT = "python3 -c 'import socket, sys; socket.create_connection((sys.argv[1], int(sys.argv[2])), 5)' "
 HIDDEN = {"mysql": 3306, "postgres": 5432, "board": 8660}
 """What no worker reaches, and where it listens."""
+
+
+def at_once(probe: Callable[[str], None], places: Iterable[str]) -> None:
+    """Call `probe` with all of the places side by side: each waits for what does not come."""
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(probe, places))
 
 
 @pytest.fixture(scope="module")
@@ -102,23 +109,29 @@ def test_a_worker_reaches_its_services(cell: Box) -> None:
 @pytest.mark.parametrize("service", HIDDEN)
 def test_a_worker_does_not_reach(cell: Box, service: str) -> None:
     networks = cell.container(service).attrs["NetworkSettings"]["Networks"].values()
-    for host in (service, *(network["IPAddress"] for network in networks)):
-        probe = f"{CONNECT} {host} {HIDDEN[service]}"
-        assert cell.inside("node", probe) == (0, ""), host
-        code, said = cell.in_worker(WORKER, probe)
+
+    def probe(host: str) -> None:
+        connect = f"{CONNECT} {host} {HIDDEN[service]}"
+        assert cell.inside("node", connect) == (0, ""), host
+        code, said = cell.in_worker(WORKER, connect)
         assert code == 1, (host, said)
         assert any(
             word in said
             for word in ("timed out", "No route to host", "Network is unreachable", "name resolution", "not known")
         ), said
 
+    at_once(probe, (service, *(network["IPAddress"] for network in networks)))
+
 
 def test_a_worker_does_not_reach_the_internet_and_the_gateway_does(cell: Box) -> None:
     with outside() as url:
         assert cell.inside("gateway", STATUS + url) == (0, "200")
-        for closed in ("mysql", "board", "node"):
-            assert cell.inside(closed, NO_ANSWER + url)[0] in {7, 28}, closed
-        assert cell.in_worker(WORKER, NO_ANSWER + url)[0] in {7, 28}
+
+        def probe(closed: str) -> None:
+            user = "10000:10000" if closed == WORKER else ""
+            assert cell.inside(closed, NO_ANSWER + url, user)[0] in {7, 28}, closed
+
+        at_once(probe, ("mysql", "board", "node", WORKER))
 
 
 def test_a_worker_does_not_reach_the_box(cell: Box) -> None:
@@ -132,9 +145,12 @@ def test_a_worker_does_not_reach_the_box(cell: Box) -> None:
             # 501: that server knows no GET.
             url = f"http://{addresses[f'{CELL}_egress']}:{box.server_port}/"
             assert cell.inside("gateway", STATUS + url) == (0, "501")
-            for name, address in addresses.items():
-                url = f"http://{address}:{box.server_port}/"
+
+            def probe(name: str) -> None:
+                url = f"http://{addresses[name]}:{box.server_port}/"
                 assert cell.in_worker(WORKER, NO_ANSWER + url)[0] in {7, 28}, name
+
+            at_once(probe, addresses)
         finally:
             box.shutdown()
 

@@ -2,117 +2,64 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import docker
 import pytest
 from docker.models.containers import Container
 
 from adapters.scripted.reading import NOTICE_HEADER
-from agensh.harnesses import package_of
-from agensh.launch.compose.engine import compose_file, has_image
-from agensh.launch.compose.worker_image import build_worker_image
-from agensh.spec import parse_spec
-from tests.docker.conftest import Box, make_box, until
-from tests.docker.images import BASE, ROOT
+from tests.docker.conftest import CALL, Box, until
+from tests.docker.images import BASE
+from tests.docker.real import PORT, RIGHT, WRONG, Provider, holders_of, make_team, name_key, running_provider
 
 pytestmark = pytest.mark.timeout(1200)
 PROJECT = "realcli"
 HARNESS = "codex"
 WORKERS = (f"{PROJECT}-worker1", f"{PROJECT}-worker2")
-BUDGET = "24h"  # twelve minutes at the speed of the example; the team is stopped when it has done what is asked
-RIGHT, WRONG = "sk-right-0123456789abcdef", "sk-wrong-0123456789abcdef"
-PORT = 9001
-
-
-@dataclass(frozen=True, slots=True)
-class Provider:
-    """The scripted model in a container; only what reaches this box's own addresses reaches it."""
-
-    container: Container
-    host: str
-    port: str
-
-    @property
-    def url(self) -> str:
-        """Root of its API."""
-        return f"http://{self.host}:{self.port}/v1"
-
-
-@pytest.fixture(scope="module")
-def cli_image(images: dict[str, str]) -> str:
-    """The workers' image with the real CLI, built when it is missing."""
-    source = hashlib.sha256((compose_file().parent / "images/worker.Dockerfile").read_bytes()).hexdigest()[:12]
-    image = f"agensh-test/worker-{HARNESS}:{package_of(HARNESS).newest}-{source}"
-    client = docker.from_env()
-    known = has_image(client, image)
-    client.close()
-    if not known:
-        task = {"kind": "repo", "goal": "goal.md", "acceptance": "true"}
-        container = {"task_image": BASE}
-        described = {"team": {"name": "demo"}, "task": task, "worker": {"harness": HARNESS}, "container": container}
-        build_worker_image(image, parse_spec(described))
-    return image
+OTHERS = {"claude-code": "claude", "copilot": "copilot"}
+"""The other CLIs, by harness: what a worker calls them."""
 
 
 @pytest.fixture(scope="module")
 def provider(images: dict[str, str]) -> Iterator[Provider]:
     """The provider, which takes one key."""
-    client = docker.from_env()
-    host = client.networks.get("bridge").attrs["IPAM"]["Config"][0]["Gateway"]
-    container = client.containers.run(
-        images["AGENSH_IMAGE_SERVICE"],
-        ["agensh", "model", "/playbook", "--host", "0.0.0.0", "--port", str(PORT), "--data", "/tmp/minds"],
-        detach=True,
-        name=f"{PROJECT}-provider",
-        environment={"AGENSH_SCRIPTED_KEY": RIGHT},
-        ports={f"{PORT}/tcp": (host, 0)},
-        volumes={str(ROOT / "examples/textutils/playbook"): {"bind": "/playbook", "mode": "ro"}},
-    )
-    try:
-        until(lambda: container.exec_run(["curl", "-fsS", f"http://127.0.0.1:{PORT}/healthz"]).exit_code == 0, "it")
-        container.reload()
-        (published,) = container.ports[f"{PORT}/tcp"] or []
-        yield Provider(container, host, published["HostPort"])
-    finally:
-        container.remove(force=True, v=True)
-        client.close()
+    with running_provider(images["AGENSH_IMAGE_SERVICE"]) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
 def team(
-    images: dict[str, str],
-    reference: Path,
-    cli_image: str,
-    provider: Provider,
-    tmp_path_factory: pytest.TempPathFactory,
+    images: dict[str, str], reference: Path, provider: Provider, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Box]:
     """A folder with the spec of two workers with a real CLI; not up yet."""
-    made = make_box(images, reference, tmp_path_factory.mktemp("realcli"), PROJECT)
-    box = next(made)
-    box.environment["AGENSH_IMAGE_WORKER"] = cli_image
-    text = box.spec.read_text()
-    text = text.replace("workers = 8", "workers = 2").replace('budget = "6h"', f'budget = "{BUDGET}"')
-    text = text.replace('harness = "scripted"', f'harness = "{HARNESS}"\nmodel = "scripted"')
-    text = text.replace('options = { playbook = "playbook" }', "max_prompt_tokens = 1000000")
-    prices = ROOT / "agensh/embedded/model/prices.toml"
-    text += f'\n[gateway]\nbase_url = "{provider.url}"\napi_key_env = "AGENSH_PROVIDER_KEY"\nprices = "{prices}"\n'
-    box.spec.write_text(text)
-    try:
-        yield box
-    finally:
-        with pytest.raises(StopIteration):
-            next(made)
+    yield from make_team(HARNESS, 2, images, reference, provider, tmp_path_factory.mktemp(PROJECT), PROJECT)
 
 
-def name_key(box: Box, key: str) -> None:
-    """Name a key as a user does."""
-    (box.folder / ".env").write_text(f"AGENSH_PROVIDER_KEY={key}\n")
+@pytest.fixture(scope="module")
+def others(
+    images: dict[str, str], reference: Path, provider: Provider, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Box]]:
+    """A team of one worker with each of the other CLIs, all brought up at once."""
+    with ExitStack() as stack:
+        boxes = {
+            harness: stack.enter_context(
+                contextmanager(make_team)(
+                    harness, 1, images, reference, provider, tmp_path_factory.mktemp(harness), f"real{command}"
+                )
+            )
+            for harness, command in OTHERS.items()
+        }
+        starts = []
+        for box in boxes.values():
+            name_key(box, RIGHT)
+            starts.append(box.start("up", str(box.spec)))
+        said = [process.communicate(timeout=CALL)[0] for process in starts]
+        assert [process.returncode for process in starts] == [0] * len(starts), "\n".join(said)
+        yield boxes
 
 
 def status(box: Box) -> dict[str, Any]:
@@ -217,14 +164,41 @@ def test_the_team_merges_work_and_the_report_has_its_price(team: Box) -> None:
     assert report["cost_usd"] > 0
     said = "".join(_said(run.worker(worker) / "home/.codex/sessions") for worker in WORKERS)
     assert NOTICE_HEADER in said
-    for path in run.path.rglob("*"):
-        if path.is_file() and path != run.path / "secrets/gateway.env":
-            assert RIGHT.encode() not in path.read_bytes(), path
+    assert holders_of(RIGHT, team) == []
 
 
 def test_clean_leaves_nothing(team: Box) -> None:
     team.agensh("clean")
     team.leaves_nothing()
+
+
+@pytest.mark.parametrize("harness", OTHERS)
+def test_each_cli_works_in_its_container_and_leaves_nothing(others: dict[str, Box], harness: str) -> None:
+    box, command = others[harness], OTHERS[harness]
+    worker = f"{box.project}-worker1"
+    until(lambda: box.in_worker(worker, f"pgrep -f ^/usr/local/bin/{command}")[0] == 0, "its CLI")
+    found = box.in_worker(worker, "cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n'")[1]
+    assert box.run().secrets().workers[worker].gateway_key in found
+    assert RIGHT not in found + json.dumps(box.container(worker).attrs)
+
+    def figures() -> dict[str, Any]:
+        said: dict[str, Any] = json.loads(box.agensh("report", "--json").stdout)
+        return said
+
+    until(lambda: figures()["merges"] >= 1, "a merge")
+    volumes = box.volumes()
+    box.agensh("down")
+    run = box.run()
+    report = json.loads((run.path / "report.json").read_text())
+    assert (report["harness"], report["parked"], report["events_dead"], report["turns_failed"]) == (harness, {}, 0, 0)
+    assert report["merges"] >= 1
+    assert report["events_delivered"] >= 1
+    assert report["entries"]["CLAIM"] >= 1
+    assert report["tokens"]["input"] > report["tokens"]["output"] > 0
+    assert report["cost_usd"] > 0
+    assert holders_of(RIGHT, box) == []
+    box.agensh("clean")
+    box.leaves_nothing(volumes)
 
 
 def _said(sessions: Path) -> str:

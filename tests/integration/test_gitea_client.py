@@ -15,7 +15,7 @@ from agensh.errors import ServiceError
 from agensh.provision import provision
 from agensh.rundir import RunInfo, RunSecrets
 from tests.support.lossy import lossy_http
-from tests.support.services import Services, running_services
+from tests.support.services import Services, running_services, set_state
 
 TEAMS = count(1)
 
@@ -173,10 +173,10 @@ async def test_update_says_what_it_did(shop: Shop) -> None:
 
 async def test_a_closed_pull_request_is_closed_and_a_merged_one_merged(shop: Shop) -> None:
     pull = await shop.pull("work/a", a="a")
-    await shop.client.edit_issue(*shop.place, pull.number, state="closed")
+    await set_state(shop.client, shop.place, pull.number, "closed")
     assert (await shop.merge(pull)).status == "closed"
     assert (await shop.client.merge_pull(*shop.place, pull.number, head_sha=pull.head_sha)).status == "closed"
-    await shop.client.edit_issue(*shop.place, pull.number, state="open")
+    await set_state(shop.client, shop.place, pull.number, "open")
     assert (await shop.merge(pull)).status == "merged"
     assert (await shop.client.merge_pull(*shop.place, pull.number, head_sha=pull.head_sha)).status == "merged"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import gzip
 import os
 import signal
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tarfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,7 @@ from agensh.launch.children import Child, ServiceFailed, last_words, start_all, 
 from agensh.launch.create import create_run
 from agensh.launch.examples import example
 from agensh.launch.export import pack
-from agensh.launch.lock import RunBusy, hold_lock, running_launcher
+from agensh.launch.lock import RunBusy, hold_lock, lock_file, running_launcher
 from agensh.rundir import RunDir, WorkerSecrets
 from agensh.runs.checkpoints import accept
 from agensh.runs.collect import Collector, git
@@ -61,6 +63,26 @@ def test_one_launcher_a_run(run):
     assert running_launcher(run) is None
     with hold_lock(run):
         pass
+
+
+def test_who_only_looks_for_a_launcher_is_none_and_keeps_none_from_starting(run):
+    """Two commands at once: what `agensh status` holds for a moment, and the number of an earlier launcher."""
+
+    def start() -> int | None:
+        with hold_lock(run):
+            return running_launcher(run)
+
+    lock_file(run).write_text("1\n")
+    with lock_file(run).open() as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        assert running_launcher(run) is None
+        with ThreadPoolExecutor(1) as pool:
+            starting = pool.submit(start)
+            with pytest.raises(TimeoutError):
+                starting.result(0.1)  # it waits, and is not refused
+            fcntl.flock(looking, fcntl.LOCK_UN)
+            assert starting.result(20) == os.getpid()
+    assert lock_file(run).read_text() == ""
 
 
 async def test_a_service_starts_answers_and_ends(run):

@@ -21,7 +21,7 @@ from router.events import EventSink
 from router.listeners.base import PushSource
 from router.listeners.gitea import GiteaListener
 from tests.support.queues import Flaky, listening, running_queue, until
-from tests.support.services import Services, running_services
+from tests.support.services import Services, running_services, set_state
 from tests.support.tcp_proxy import tcp_proxy
 
 TEAMS = count(1)
@@ -274,13 +274,13 @@ async def test_closing_and_reopening_names_who_did_it(office: Office, tmp_path: 
     async with running_queue(tmp_path, office.me) as rows, listening(office.listener(rows.queue)):
         await office.other().create_comment(*office.place, issue.number, "one")
         await rows.until(1)
-        await office.other().edit_issue(*office.place, issue.number, state="closed")
+        await set_state(office.other(), office.place, issue.number, "closed")
         row = (await rows.until(2))[-1]
         assert (row.kind, row.summary) == ("issue", f'{she} closed issue #{issue.number} "Tabs"')
-        await office.other().edit_issue(*office.place, issue.number, state="open")
+        await set_state(office.other(), office.place, issue.number, "open")
         assert (await rows.until(3))[-1].summary == f'{she} reopened issue #{issue.number} "Tabs"'
         # What I do myself is no event, also when it is seen later.
-        await office.mine.edit_issue(*office.place, issue.number, state="closed")
+        await set_state(office.mine, office.place, issue.number, "closed")
         await office.other().create_comment(*office.place, issue.number, "why?")
         found = await rows.until(4)
         assert [row.kind for row in found] == ["comment", "issue", "issue", "comment"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from agensh.clients.gitea import GiteaClient
 from agensh.rundir import AdminSecrets, RunDir, RunInfo, RunSecrets, ServiceUrls
 from agensh.spec import parse_spec
 from tests.support.board_server import running_board
@@ -77,3 +78,8 @@ def running_services(folder: Path, **board_settings: Any) -> Iterator[Services]:
             yield Services(forge, chat, board.url, board.admin_token)
         finally:
             forge.stop()
+
+
+async def set_state(client: GiteaClient, place: tuple[str, str], number: int, state: str) -> None:
+    """Close or reopen an issue or a pull request, as its page on the forge does."""
+    await client.request("PATCH", f"/repos/{place[0]}/{place[1]}/issues/{number}", json={"state": state})

@@ -55,6 +55,20 @@ def test_other_databases_are_refused(db: str) -> None:
         database_url(BoardSettings(db=db))
 
 
+@pytest.mark.parametrize(
+    ("db", "said"),
+    [
+        ("mysql://u:hunter@2@h/n", r"more than one '@'; write one in the user or the password as %40\.$"),
+        ("mysql://u:hunter2@h:port/n", r"not a database URL"),
+        ("mysql://u:hunter2@h:70000/n", r"70000 is not a port; expected 1 to 65535\.$"),
+    ],
+)
+def test_a_url_with_a_mistake_is_one_sentence_without_its_password(db: str, said: str) -> None:
+    with pytest.raises(UsageError, match=rf"^db: .*{said}") as error:
+        database_url(BoardSettings(db=db))
+    assert "hunter" not in str(error.value)
+
+
 def test_a_database_that_cannot_be_used_is_one_sentence_without_its_password(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

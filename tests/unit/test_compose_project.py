@@ -11,7 +11,14 @@ import pytest
 
 from agensh.cli.composing import open_run, read_environment
 from agensh.errors import AgenshError, SpecError, UsageError
-from agensh.launch.compose.preflight import MIN_FREE, MOST_WORKERS, check_disk, check_size, loopback_ports
+from agensh.launch.compose.preflight import (
+    MIN_FREE,
+    MOST_WORKERS,
+    check_disk,
+    check_name,
+    check_size,
+    loopback_ports,
+)
 from agensh.launch.compose.project import (
     ENDED,
     create_project_run,
@@ -137,6 +144,15 @@ def test_a_runs_folder_that_is_none_is_one_sentence(example: TeamSpec, tmp_path:
         make(example, tmp_path / "runs", AGENSH_PROVIDER_KEY=KEY)
 
 
+@pytest.mark.parametrize("name", ["a:b", "a$b", "a #b", "a\nb"])
+def test_a_path_that_compose_changes_is_refused_before_anything_is_made(
+    example: TeamSpec, tmp_path: Path, name: str
+) -> None:
+    with pytest.raises(UsageError, match=r"^runs: .* which Compose changes in a path; name another folder with --runs"):
+        make(example, tmp_path / name, AGENSH_PROVIDER_KEY=KEY)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_another_key_reaches_a_run_that_goes_on(example: TeamSpec, tmp_path: Path) -> None:
     run = make(example, tmp_path / "runs", AGENSH_PROVIDER_KEY="wrong")
     file = run.path / "secrets/gateway.env"
@@ -242,6 +258,17 @@ def test_a_port_that_is_none(text: str) -> None:
 def test_a_port_twice() -> None:
     with pytest.raises(UsageError, match=r"^AGENSH_PORT_MATTERMOST: 3000 is already"):
         loopback_ports({"AGENSH_PORT_MATTERMOST": "3000"})
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("search", "Gitea keeps it"), ("api-tests", "names that begin with 'api'"), ("posters", "begin with 'post'")],
+)
+def test_a_name_that_a_service_keeps_for_itself_is_refused_before_anything_is_made(name: str, said: str) -> None:
+    check_name("demo")
+    check_name("research")
+    with pytest.raises(UsageError, match=rf"^team\.name: '{name}' is not allowed: .*{said}"):
+        check_name(name)
 
 
 def test_a_team_is_as_large_as_its_network() -> None:

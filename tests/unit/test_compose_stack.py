@@ -7,18 +7,20 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from docker.errors import NotFound
 
 from agensh.cli import app, composing
 from agensh.cli.composing import bring_up, clean_up, go_on, provision_again, take_down
 from agensh.clock import SystemClock
 from agensh.errors import AgenshError, UsageError
 from agensh.identity import write_private_json
-from agensh.launch.compose import live, stack
+from agensh.launch.compose import ending, live, stack
 from agensh.launch.compose.live import refresh
 from agensh.launch.compose.project import ENDED, ENDING, create_project_run
 from agensh.launch.compose.reboot import BOOT_FILE
@@ -93,7 +95,9 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     file.touch()
     program = tools / "docker-compose"
     program.write_text(
-        f'#!/bin/sh\nshift 6\necho "$*" >>{file}\ncase "$*" in *collect*) test ! -e {tmp_path}/broken;; esac\n'
+        f'#!/bin/sh\nenv=$2\nshift 6\necho "$*" >>{file}\n'
+        f'case "$*" in *collect*) test ! -e {tmp_path}/broken;;\n'
+        f'*up*) test ! -x {tmp_path}/up || {tmp_path}/up "$env";; esac\n'
     )
     program.chmod(0o755)
     for name in ("sh", "test"):
@@ -169,6 +173,31 @@ def test_up_whose_run_gets_to_its_end_meanwhile_does_not_wait_for_health(run, en
     assert "is over; waiting for its grades" in capsys.readouterr().out
 
 
+def test_networks_that_another_project_takes_at_the_same_moment_are_chosen_anew(run, engine, calls, tmp_path):
+    engine.add(*stack.SERVICES, folder=run.path)
+    taken = SimpleNamespace(name="other_team", attrs={"IPAM": {"Config": [{"Subnet": "198.18.0.0/23"}]}})
+    refuse = tmp_path / "up"
+    refuse.write_text(
+        '#!/bin/sh\nwhile read -r line; do case "$line" in\n*=198.18.1.0/24) echo "ERROR: Pool overlaps with other one '
+        'on this address space"; exit 1;; esac; done <"$1"\n'
+    )
+    refuse.chmod(0o755)
+    listings = iter([[], [taken]])
+    engine.networks = SimpleNamespace(list=lambda **_options: next(listings))
+    made = stack.Stack(run, lambda _text: None, {"AGENSH_NETWORKS": "198.18.0.0/15"})
+    compose = made._start(["mysql"])
+    assert called(calls) == ["up", "up"]
+    assert "AGENSH_SUBNET_TEAM=198.18.3.0/24" in compose.env_file.read_text()
+    engine.networks = SimpleNamespace(list=lambda **_options: [])
+    with pytest.raises(AgenshError, match="Pool overlaps"):
+        made._start(["mysql"])
+    assert called(calls) == ["up"] * 7
+    refuse.write_text("#!/bin/sh\necho other; exit 1\n")
+    with pytest.raises(AgenshError, match="other"):
+        made._start(["mysql"])
+    assert called(calls) == ["up"] * 8
+
+
 def test_a_run_that_is_graded_is_left_alone_by_report_and_resume_all_does_not_wait(run, engine, calls, root, capsys):
     engine.add("node", folder=run.path)
     (run.path / ENDING).touch()
@@ -197,6 +226,49 @@ def test_a_node_host_that_fails_again_and_again_in_the_end_is_told_of(run, root,
     engine.looked = looked
     with pytest.raises(AgenshError, match=r"the end of .* fails; `agensh logs node` says why"):
         go_on(run)
+
+
+def test_restarts_of_former_days_are_no_failure_of_a_service_and_new_ones_are(run, engine, calls, monkeypatch):
+    engine.add("mysql", folder=run.path)
+    attrs = engine.all[0].attrs
+    attrs["RestartCount"] = 3
+    made = stack.Stack(run, lambda _text: None, {})
+    looks = 0
+
+    def healthy_at_last(container: Container) -> Container:
+        nonlocal looks
+        looks += 1
+        attrs["State"]["Health"]["Status"] = "healthy" if looks == 5 else "starting"
+        return container
+
+    find = made._find
+    monkeypatch.setattr(made, "_find", lambda service: healthy_at_last(find(service)))
+    made.wait_healthy(["mysql"])
+    assert looks == 5
+
+    def restarted(container: Container) -> Container:
+        attrs["RestartCount"] += 1
+        attrs["State"]["Health"]["Status"] = "starting"
+        return container
+
+    monkeypatch.setattr(made, "_find", lambda service: restarted(find(service)))
+    with pytest.raises(AgenshError, match=r"^mysql: it ended: its last line"):
+        made.wait_healthy(["mysql"])
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="files are given to their owner by root alone")
+def test_a_file_that_goes_away_while_files_are_given_back_is_no_failure(run, monkeypatch):
+    os.chown(run.path, 12345, 12345)
+    walk = os.walk
+
+    def walk_late(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+        yield str(folder), [], [".report.json.gone"]
+        yield from walk(folder)
+
+    monkeypatch.setattr(os, "walk", walk_late)
+    ending.give_back(run)
+    assert run.run_file.stat().st_uid == 12345
+    assert (run.path / "workers").stat().st_uid == 0
 
 
 def test_one_command_at_a_time(run, root, engine, calls):
@@ -294,6 +366,32 @@ def test_what_a_killed_command_left_of_the_short_services_is_removed(run, root, 
     (run.path / BOOT_FILE).write_text("first\n")
     take_down(root, None)
     assert [each.name for each in engine.all] == ["demo_gitea_1", "demo_board_1"]
+
+
+def test_clean_removes_networks_that_compose_has_left_and_those_alone(run, root, engine, calls):
+    removed, asked = [], []
+
+    class Network:
+        def __init__(self, name: str) -> None:
+            self.name = name
+            self.attrs: dict[str, Any] = {"IPAM": {"Config": None}}
+
+        def remove(self) -> None:
+            assert called(calls)[-1] == "down"  # Compose has had its turn
+            removed.append(self.name)
+            raise NotFound("it has gone meanwhile")
+
+    def listed(filters: dict[str, str] | None = None) -> list[Network]:
+        if filters is None:
+            return [Network("bridge"), Network("demo_team")]
+        asked.append(filters)
+        return [Network("demo_team"), Network("demo_services")]
+
+    engine.networks = SimpleNamespace(list=listed)
+    clean_up(root, None)
+    assert removed == ["demo_team", "demo_services"]
+    assert asked == [{"label": "com.docker.compose.project=demo"}]
+    assert (run.path / ENDED).exists()
 
 
 def test_an_earlier_run_does_not_touch_the_project_of_a_later_one(run, root, engine, calls):

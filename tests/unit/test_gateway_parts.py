@@ -190,7 +190,7 @@ def test_each_provider_has_its_header():
 )
 def test_a_mistake_in_the_section_names_key_and_value(values, said):
     base = {"base_url": URL, "api_key_env": "KEY"} | values
-    spec = {"team": {"name": "t"}, "task": {"kind": "repo", "goal": "g", "acceptance": "true"}, "gateway": base}
+    spec = {"team": {"name": "team"}, "task": {"kind": "repo", "goal": "g", "acceptance": "true"}, "gateway": base}
     with pytest.raises(SpecError, match=said) as caught:
         parse_spec(spec)
     assert "secret" not in str(caught.value)

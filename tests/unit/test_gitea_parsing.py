@@ -91,7 +91,13 @@ def test_missing_fields_are_empty() -> None:
     assert (commit.author, commit.parents) == ("N", ())
 
 
-@pytest.mark.parametrize(("goal", "title"), [("\n# Build it\nmore", "Build it"), ("one\ntwo", "one")])
+LONG = "a" * 119
+
+
+@pytest.mark.parametrize(
+    ("goal", "title"),
+    [("\n# Build it\nmore", "Build it"), ("one\ntwo", "one"), (f"{LONG} b", LONG), (f"{LONG}bc", f"{LONG}b")],
+)
 def test_issue_titles(goal: str, title: str, tmp_path: object) -> None:
     assert issue_title(goal, tmp_path) == title  # type: ignore[arg-type]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import sys
 from configparser import ConfigParser
 from pathlib import Path
@@ -18,7 +19,7 @@ from agensh.launch.compose.project import ENDED, create_project_run, write_compo
 from agensh.launch.compose.reboot import boot_id, must_abort
 from agensh.launch.create import create_run
 from agensh.launch.examples import example
-from agensh.rundir import RunDir
+from agensh.rundir import RunDir, new_run_dir
 from agensh.spec import load_spec
 
 ROOT = Path(__file__).parents[2]
@@ -53,6 +54,14 @@ def test_a_reboot_ends_the_run_only_where_the_spec_says_so(tmp_path):
         assert not must_abort(run, info, "first")
         assert must_abort(run, info, "second") is ends
         assert must_abort(run, info, "second") is ends
+
+
+def test_two_runs_of_a_second_with_the_same_random_value_have_folders_of_their_own(tmp_path, monkeypatch):
+    drawn = iter(["aaaa", "aaaa", "bbbb"])
+    monkeypatch.setattr(secrets, "token_hex", lambda _bytes: next(drawn))
+    made = [new_run_dir(tmp_path / "new" / "runs", "demo", 0.0) for _ in range(2)]
+    assert [run.run_id for run in made] == ["demo-19700101-000000-aaaa", "demo-19700101-000000-bbbb"]
+    assert [run.path.stat().st_mode & 0o777 for run in made] == [0o700, 0o700]
 
 
 def test_the_boot_id_is_the_kernels():

@@ -51,6 +51,13 @@ def test_the_defaults_are_the_published_set_up():
         (REBUILD, "team.workers", 1025, r"team\.workers: 1025 is not allowed: .*less than or equal to 1024"),
         (REBUILD, "team.name", "Demo", r"team\.name: 'Demo' is not allowed.*a-z"),
         (REBUILD, "team.name", "demo-", r"team\.name: 'demo-' is not allowed"),
+        (REBUILD, "team.name", "d", r"team\.name: 'd' is not allowed; use 2 to 40 of a-z"),
+        (
+            REBUILD,
+            "team.name",
+            "d" * 33,
+            r"too long for 2 workers; d+-worker2 would be an account of 41.*Use 32 at most",
+        ),
         (REBUILD, "team.colour", "red", r"team\.colour: no such key"),
         (REBUILD, "task.kind", "rewrite", r"task\.kind: 'rewrite' is not allowed: .*'rebuild' or 'repo'"),
         (REBUILD, "task.reference", None, r"task\.reference: missing; a task of kind \"rebuild\""),
@@ -79,6 +86,22 @@ def test_all_mistakes_are_listed_at_once():
     assert all(line.startswith("team.toml: ") for line in lines)
 
 
+def test_the_longest_name_of_a_team_depends_on_its_workers():
+    for name, workers in (("d" * 32, 9), ("d" * 29, 1024)):
+        assert len(parse_spec(REBUILD | {"team": {"name": name, "workers": workers}}).worker_names[-1]) == 40
+
+
+@pytest.mark.parametrize("content", [b"\xffbuild it", None])
+def test_a_goal_that_is_no_text_is_named(tmp_path, content):
+    goal = tmp_path / "goal.md"
+    goal.mkdir() if content is None else goal.write_bytes(content)
+    (tmp_path / "team.toml").write_text(
+        '[team]\nname = "demo"\n[task]\nkind = "repo"\ngoal = "goal.md"\nacceptance = "true"\n'
+    )
+    with pytest.raises(SpecError, match=r"task\.goal: 'goal\.md' cannot be read as a text in UTF-8: "):
+        load_spec(tmp_path / "team.toml")
+
+
 def test_a_missing_section_is_named():
     with pytest.raises(SpecError, match="task: missing"):
         parse_spec({"team": {"name": "demo"}})
@@ -101,9 +124,9 @@ def test_an_unreadable_file_is_one_sentence(tmp_path, content, said):
 def test_paths_are_relative_to_the_file_and_must_exist(tmp_path):
     (tmp_path / "goal.md").write_text("goal")
     file = tmp_path / "team.toml"
-    file.write_text('[team]\nname="t"\n[task]\nkind="repo"\ngoal="goal.md"\nacceptance="true"\n')
+    file.write_text('[team]\nname="team"\n[task]\nkind="repo"\ngoal="goal.md"\nacceptance="true"\n')
     assert load_spec(file).task.goal == tmp_path / "goal.md"
-    file.write_text('[team]\nname="t"\n[task]\nkind="repo"\ngoal="none.md"\nacceptance="true"\n')
+    file.write_text('[team]\nname="team"\n[task]\nkind="repo"\ngoal="none.md"\nacceptance="true"\n')
     with pytest.raises(SpecError, match=r"task\.goal: 'none\.md' does not exist"):
         load_spec(file)
 

@@ -7,8 +7,8 @@ import json
 import logging
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import httpx
 from sqlalchemy import insert, select, update
@@ -117,17 +117,6 @@ async def _mark_aborted(run: RunDir, info: RunInfo, now: float) -> bool:
     return True
 
 
-async def live_status(run: RunDir, info: RunInfo) -> list[dict[str, Any]]:
-    """Return what the node hosts of the run say of themselves, asked from inside the project's networks."""
-    headers = {"Authorization": f"Bearer {run.secrets().node_admin}"}
-    try:
-        async with httpx.AsyncClient(headers=headers, timeout=5.0, trust_env=False) as http:
-            answers = [await http.get(f"{place.url}/status") for place in info.places]
-            return [answer.raise_for_status().json() for answer in answers]
-    except httpx.HTTPError as error:
-        raise AgenshError("the node host does not answer") from error
-
-
 async def unpark(run: RunDir, info: RunInfo) -> list[str]:
     """Let the parked workers of the run's node hosts go on, and return who was parked."""
     headers = {"Authorization": f"Bearer {run.secrets().node_admin}"}
@@ -156,7 +145,8 @@ def give_back(run: RunDir) -> None:
         if Path(folder) == run.path:
             folders[:] = [name for name in folders if run.path / name != skipped]
         for path in (Path(folder), *(Path(folder, name) for name in files)):
-            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+            with suppress(FileNotFoundError):  # another process was making it, under a name for the moment
+                os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def _say(message: str) -> None:

@@ -17,6 +17,7 @@ from docker.errors import ImageNotFound
 
 import agensh
 from agensh.errors import AgenshError, UsageError
+from agensh.launch.compose.calls import call
 
 POOL = ipaddress.IPv4Network("10.213.0.0/16")
 """Where the networks of projects are cut from; AGENSH_NETWORKS names another one."""
@@ -73,22 +74,13 @@ class Compose:
         """Run one call; AgenshError with the end of its output when it fails. `show` lets it write to the terminal."""
         env = _environment({"COMPOSE_PROFILES": ",".join(profiles)})
         try:
-            done = subprocess.run(
-                self.arguments(*arguments),
-                stdin=subprocess.DEVNULL,
-                stdout=sys.stderr if show else subprocess.PIPE,
-                stderr=None if show else subprocess.STDOUT,
-                text=True,
-                errors="replace",
-                env=env,
-                timeout=_CALL,
-                check=False,
-            )
+            command = self.arguments(*arguments)
+            code, said = call(command, env=env, timeout=_CALL, out=sys.stderr if show else None)
         except subprocess.TimeoutExpired as error:
             raise AgenshError(f"compose {arguments[0]} did not end in {_CALL:g} s; call the command again.") from error
-        if check and done.returncode:
-            raise AgenshError(f"compose {arguments[0]} failed ({done.returncode}): {_end(done.stdout) or 'see above'}")
-        return done.stdout or ""
+        if check and code:
+            raise AgenshError(f"compose {arguments[0]} failed ({code}): {_end(said) or 'see above'}")
+        return said
 
 
 def _environment(more: Mapping[str, str]) -> dict[str, str]:
@@ -172,26 +164,18 @@ def build_image(name: str, dockerfile: str, *, target: str = "", arguments: Mapp
     for key, value in arguments.items():
         command += ["--build-arg", f"{key}={value}"]
     try:
-        done = subprocess.run(
-            [*command, str(context)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            env=os.environ | {"DOCKER_BUILDKIT": os.environ.get("DOCKER_BUILDKIT", "0")},
-            timeout=_BUILD,
-            check=False,
-        )
+        env = os.environ | {"DOCKER_BUILDKIT": os.environ.get("DOCKER_BUILDKIT", "0")}
+        code, said = call([*command, str(context)], env=env, timeout=_BUILD)
     except FileNotFoundError as error:
         raise AgenshError(
             f"image {name} cannot be built: the docker command is missing: apt install docker.io"
         ) from error
     except subprocess.TimeoutExpired as error:
         raise AgenshError(f"image {name} cannot be built: it took longer than {_BUILD:g} s.") from error
-    if done.returncode:
-        raise AgenshError(f"image {name} cannot be built: {_end(done.stdout + done.stderr)}")
+    if code:
+        raise AgenshError(f"image {name} cannot be built: {_end(said)}")
 
 
-def _end(output: str | None) -> str:
+def _end(output: str) -> str:
     """Return the end of a command's output as one line."""
-    return " ".join((output or "").split())[-_TAIL:]
+    return " ".join(output.split())[-_TAIL:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,14 @@ PORTS = {"AGENSH_PORT_GITEA": 3000, "AGENSH_PORT_MATTERMOST": 8065, "AGENSH_PORT
 MOST_WORKERS = 249
 """Addresses of a project's team network, a /24, but for its gateway and the four services on it."""
 MIN_FREE = 5 << 30  # bytes of free disk
+
+_FORGE = re.compile(
+    "admin|api|assets|attachments|avatars?|captcha|commits|debug|error|explore|ghost|issues|login|metrics|milestones|"
+    "new|notifications|org|pulls|raw|repo|repo-avatars|search|user|v2|gitea-actions"
+)
+"""Names that Gitea keeps for its own pages (models/user), as far as a team may be called so."""
+_CHAT = re.compile("admin|api|boards|channel|claim|error|files|help|landing|login|mfa|oauth|playbooks|plug|post|signup")
+"""What Mattermost lets no team's name begin with (model/utils.go)."""
 
 
 def loopback_ports(environment: Mapping[str, str]) -> dict[str, int]:
@@ -34,6 +43,17 @@ def check_size(workers: int) -> None:
     """UsageError for more workers than a project has addresses for."""
     if workers > MOST_WORKERS:
         raise UsageError(f"team.workers: {workers} is not allowed: a project in containers has at most {MOST_WORKERS}.")
+
+
+def check_name(name: str) -> None:
+    """UsageError for a team's name that Gitea or Mattermost keeps for itself: the team has an account on both."""
+    if _FORGE.fullmatch(name):
+        raise UsageError(f"team.name: {name!r} is not allowed: Gitea keeps it for itself; choose another.")
+    if found := _CHAT.match(name):
+        raise UsageError(
+            f"team.name: {name!r} is not allowed: Mattermost keeps names that begin with {found[0]!r} for itself; "
+            "choose another."
+        )
 
 
 def check_disk(folder: Path) -> None:

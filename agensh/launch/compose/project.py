@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
@@ -35,6 +36,8 @@ ADMIN = "agensh-admin"
 ENV_FILE = "compose.env"
 _CHANGED = "$'\"\\"
 """What one of the Composes replaces, unquotes or cuts in a line of an environment file; there is no common escape."""
+_CHANGED_IN_PATHS = re.compile(r"[:$\n\r]|\s#")
+"""What Compose cuts or replaces in the path of the run folder, which is a variable and a part of volumes."""
 ENDED = "ended"
 """File of a run folder that says: its time is over and the report is written, or its data was removed."""
 ENDING = "ending"
@@ -62,6 +65,11 @@ def create_project_run(
     `images` names those that are not the default (`service`, `worker`). UsageError for a task that cannot be used.
     """
     credential = read_credential(spec.gateway, environment) if spec.gateway is not None else ""
+    place = str(root.absolute())
+    if found := _CHANGED_IN_PATHS.search(place):
+        raise UsageError(
+            f"runs: {place!r} has {found[0]!r}, which Compose changes in a path; name another folder with --runs."
+        )
     now = clock.time()
     try:
         run = new_run_dir(root, spec.team.name, now)

@@ -28,6 +28,9 @@ PASSED_ON = ("AGENSH_IMAGE_", "AGENSH_MEMORY_", "AGENSH_PORT_", "AGENSH_DOCKER_S
 """Prefixes of the variables of the environment that go into the stack."""
 HEALTHY = 300.0  # seconds until all services answer; Gitea and Mattermost make their databases at first
 _LOOK = 0.5  # seconds between two looks
+_CHOICES = 5  # of networks, where others start a project at the same time
+_TAKEN = "Pool overlaps with other one"
+"""What the engine says of a subnet that another network has."""
 Say = Callable[[str], None]
 
 
@@ -101,10 +104,9 @@ class Stack:
         self._check()
         was_running = self._running("node") is not None
         ensure_images(self.client, self.containers, self.info.spec, self.environment, self.say)
-        compose = self.compose()
         services = [*SERVICES, *(["gateway"] if self.gateway else [])]
         self.say(f"starting {', '.join(services)}")
-        compose.call("up", "-d", *services, profiles=["gateway"])
+        compose = self._start(services)
         self.wait_healthy(services)
         if self.stage is Stage.RUNNING:
             self._ask_provider()
@@ -116,6 +118,21 @@ class Stack:
         if stage is Stage.RUNNING and was_running and (parked := self._live().unpark()):
             self.say(f"{', '.join(parked)}: parked until now, goes on")
         return stage
+
+    def _start(self, services: list[str]) -> Compose:
+        """Start services, with other networks when another project has just taken those that were chosen."""
+        for _ in range(_CHOICES - 1):
+            compose = self.compose()
+            try:
+                compose.call("up", "-d", *services, profiles=["gateway"])
+            except AgenshError as error:
+                if _TAKEN not in str(error):
+                    raise
+            else:
+                return compose
+        compose = self.compose()
+        compose.call("up", "-d", *services, profiles=["gateway"])
+        return compose
 
     def _ask_provider(self) -> None:
         """Say when the provider cannot be reached; AgenshError when it refuses the credential."""
@@ -194,12 +211,14 @@ class Stack:
             self.say(f"the record is not complete: {failed}")
         node = self._find("node")
         if node is not None:
-            node.remove(force=True)  # before its workers, which it would start again
+            with suppress(NotFound):
+                node.remove(force=True)  # before its workers, which it would start again
         remove_containers(self.client, self.project)
         compose.call("down", "-v", "--remove-orphans", "-t", "10", profiles=["gateway", "provision", "node"])
         # Compose takes a network whose last container is still leaving it for one in use, and leaves it.
         for network in self.client.networks.list(filters={"label": f"com.docker.compose.project={self.project}"}):
-            network.remove()
+            with suppress(NotFound):
+                network.remove()
         # Its data is gone: the next `up` starts a run of its own.
         (self.run.path / ENDED).touch()
         (self.run.path / ENDING).unlink(missing_ok=True)
@@ -224,9 +243,10 @@ class Stack:
         """Wait until services are healthy; AgenshError names the one that is not, with its last line."""
         until = time.monotonic() + HEALTHY
         waiting = set(services)
+        restarts: dict[str, int] = {}  # when first looked at: a container counts those of all its days
         while waiting:
             for service in sorted(waiting):
-                state, ended = self._health(service)
+                state, ended = self._health(service, restarts)
                 # A node host whose run is over answers nobody, and ends.
                 if state == "healthy" or (service == "node" and self.stage is not Stage.RUNNING):
                     waiting.discard(service)
@@ -238,14 +258,15 @@ class Stack:
             if waiting:
                 time.sleep(_LOOK)
 
-    def _health(self, service: str) -> tuple[str, bool]:
+    def _health(self, service: str, restarts: dict[str, int]) -> tuple[str, bool]:
         container = self._find(service)
         if container is None:
             return "missing", True
         state = container.attrs["State"]
         ended = state["Status"] in {"exited", "dead"} and not state.get("Restarting")
         # A service that is restarted again and again never gets healthy; three times are no accident.
-        ended = ended or container.attrs.get("RestartCount", 0) >= 3
+        count = int(container.attrs.get("RestartCount", 0))
+        ended = ended or count - restarts.setdefault(service, count) >= 3
         return state.get("Health", {}).get("Status", "none"), ended
 
     def _last_line(self, service: str) -> str:

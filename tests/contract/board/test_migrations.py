@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from urllib.parse import quote
 
 import pytest
-from sqlalchemy import Connection, inspect, text
+from sqlalchemy import Connection, inspect, make_url, text
 
 from agensh.db import migrate, open_engine
+from agensh.db_setup import given_url
 from agensh.errors import AgenshError
 from board_service.database import prepare
 from board_service.migrations import SCRIPTS
@@ -55,6 +57,24 @@ async def test_the_migrations_make_the_tables_the_code_expects(database: str) ->
             await connection.run_sync(compare)
     finally:
         await engine.dispose()
+
+
+@pytest.mark.parametrize("password", ["p@ss:w/o%rd?#&x y", "pä€ß 密", "-'\"\\"])
+async def test_any_password_may_stand_in_the_url(mariadb_server: MariaDb, password: str) -> None:
+    """Set by a client that speaks UTF-8, as all do."""
+    name = make_url(mariadb_server.new_database()).database
+    quoted = password.replace("\\", "\\\\").replace("'", "\\'")
+    account = "'odd'@'127.0.0.1'"
+    mariadb_server.run(
+        f"CREATE USER {account} IDENTIFIED BY '{quoted}'", f"GRANT ALL ON {name}.* TO {account}", "FLUSH PRIVILEGES"
+    )
+    try:
+        written = f"mysql://odd:{quote(password, safe='')}@127.0.0.1:{mariadb_server.port}/{name}"
+        url = given_url(written)
+        await asyncio.to_thread(prepare, url)
+        assert await table_names(url) == {*metadata.tables, VERSION_TABLE}
+    finally:
+        mariadb_server.run(f"DROP USER {account}")
 
 
 async def test_two_processes_may_create_the_tables_at_once(database: str) -> None:

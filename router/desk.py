@@ -84,8 +84,8 @@ class Desk:
         """Chat events and reminders that wait in the queue: direct messages and reminders become notices, the other
         chat events are withdrawn when read."""
         self._noticed: set[int] = set()
-        """Events that became notices, or were read, since the last turn began: a claim under way may have taken them as
-    well."""
+        """Events that became notices, or were read, since the last turn began: a claim under way may have taken them,
+        too."""
         self._turn_id: int | None = None
         self._saved = ""
         self._moved = False

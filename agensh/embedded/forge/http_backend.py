@@ -8,6 +8,7 @@ the rows are brought to what the refs are before the client hears of the end.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import subprocess
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from agensh.embedded.forge.state import Forge
 
 router = APIRouter(include_in_schema=False)
+
+log = logging.getLogger(__name__)
 
 CHUNK = 65536
 MAX_COMMANDS = 4 * 1024 * 1024  # bytes of ref updates in one push
@@ -172,7 +175,7 @@ async def smart_http(request: Request, owner: str, name: str) -> Response:
         return row, Shapes(tx, "", forge.data, user).path(row["id"])
 
     repo, path = await forge.db.read(find)
-    body: AsyncIterator[bytes] = request.stream()
+    body = _without_stalls(request.stream(), forge.settings.transfer_idle)
     if request.headers.get("content-encoding") == "gzip":
         body = _inflate(body)
     commands = Commands()
@@ -263,7 +266,8 @@ class Session:
                 status = int(value.split(" ")[0])
             elif key:
                 headers[key] = value
-        return GitResponse(process, feeder, Ending(stack, push), status, headers)
+        idle = self._forge.settings.transfer_idle
+        return GitResponse(process, feeder, Ending(stack, push), status, headers, idle)
 
     async def _look(self) -> None:
         # The backend fails as well when the git that it started was killed.
@@ -300,10 +304,12 @@ class GitResponse(StreamingResponse):
         ending: Ending,
         status: int,
         headers: dict[str, str],
+        idle: float,
     ) -> None:
         super().__init__(self._chunks(process), status, headers)
         self._feeder = feeder
         self._ending = ending
+        self._idle = idle
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def after_the_body() -> Message:
@@ -311,8 +317,15 @@ class GitResponse(StreamingResponse):
             await asyncio.wait([self._feeder])
             return await receive()
 
+        async def send_in_time(message: Message) -> None:
+            async with asyncio.timeout(self._idle):
+                await send(message)
+
         try:
-            await super().__call__(scope, after_the_body, send)
+            await super().__call__(scope, after_the_body, send_in_time)
+        except TimeoutError:
+            # The server closes a connection whose answer is not complete.
+            log.info("a client takes no more of what git says", extra={"path": scope["path"]})
         finally:
             # A client that went away may have pushed all the same: the rows follow in any case.
             await self._ending.reach()
@@ -329,6 +342,19 @@ class GitResponse(StreamingResponse):
         await self._ending.reach()
         if held:
             yield held
+
+
+async def _without_stalls(pieces: AsyncIterator[bytes], idle: float) -> AsyncIterator[bytes]:
+    """Pass on what a client sends; ClientDisconnect when nothing came for `idle` seconds, as from one that is gone."""
+    while True:
+        try:
+            async with asyncio.timeout(idle):
+                piece = await anext(pieces, None)
+        except TimeoutError as error:
+            raise ClientDisconnect from error
+        if piece is None:
+            return
+        yield piece
 
 
 async def _feed(process: asyncio.subprocess.Process, body: AsyncIterator[bytes], head: bytes) -> None:
@@ -352,6 +378,10 @@ async def _end(process: asyncio.subprocess.Process, feeder: asyncio.Task[None]) 
     if process.returncode is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)
+    assert process.stdout is not None
+    # What nobody read keeps the pipe open.
+    while await process.stdout.read(CHUNK):
+        pass
     await process.wait()
     feeder.cancel()
     await asyncio.gather(feeder, return_exceptions=True)

@@ -29,6 +29,9 @@ class ForgeSettings:
     """git processes at once that serve clones and pushes; others wait."""
     git_timeout: float = 300.0
     """The longest a git command of the forge's own may take."""
+    transfer_idle: float = 300.0
+    """How long the client of a clone or a push may send and take nothing before it is given up: one that is gone
+    without a word would keep its git process for ever."""
     password_rounds: int = 50_000
     """Rounds of PBKDF2-SHA256 for passwords (Gitea's `pbkdf2$50000$50`)."""
     auto_watch_new_repos: bool = False

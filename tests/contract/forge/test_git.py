@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import os
-import socket
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -139,16 +137,8 @@ def test_a_client_that_goes_in_the_middle_of_a_push_leaves_nothing(world: World)
     head = world.ann.http.get(f"{world.at}/branches/main").json()["commit"]["id"]
     command = f"{'0' * 40} {head} refs/heads/half\0 report-status"
     body = f"{len(command) + 4:04x}{command}0000PACK".encode()
-    host, port = world.forge.url.removeprefix("http://").split(":")
-    basic = base64.b64encode(f"{world.ann.name}:{world.ann.token}".encode()).decode()
-    request = (
-        f"POST /{world.owner.name}/{world.name}.git/git-receive-pack HTTP/1.1\r\nHost: {host}\r\n"
-        f"Authorization: Basic {basic}\r\nContent-Type: application/x-git-receive-pack-request\r\n"
-        "Content-Length: 1000000\r\n\r\n"
-    ).encode()
     for _ in range(40):  # more than may be served at once: each must give its place back
-        with socket.create_connection((host, int(port))) as connection:
-            connection.sendall(request + body)
+        world.begin_git(world.ann, "git-receive-pack", body, 1_000_000).close()
     clone = world.clone(world.ann)
     clone.git("push", "-q", "origin", "HEAD:whole")
     assert world.ann.http.get(f"{world.at}/branches/half").status_code == 404

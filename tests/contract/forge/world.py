@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import os
+import socket
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Self, TypeVar
+from urllib.parse import urlsplit
 
 import gitea_api_client as gitea
 import httpx
@@ -119,6 +121,19 @@ class World:
         url = f"http://{member.name}:{member.token}@{host}/{self.owner.name}/{self.name}.git"
         path = self.folder / (name or f"{member.name}-clone")
         return Clone.make(url, path, member.name)
+
+    def begin_git(self, member: Member, service: str, body: bytes, length: int) -> socket.socket:
+        """Send the beginning of a request of git's that says it has `length` bytes; return the connection."""
+        address = urlsplit(self.forge.url)
+        basic = base64.b64encode(f"{member.name}:{member.token}".encode()).decode()
+        head = (
+            f"POST /{self.owner.name}/{self.name}.git/{service} HTTP/1.1\r\nHost: {address.netloc}\r\n"
+            f"Authorization: Basic {basic}\r\nContent-Type: application/x-{service}-request\r\n"
+            f"Content-Length: {length}\r\n\r\n"
+        )
+        connection = socket.create_connection((address.hostname, address.port))
+        connection.sendall(head.encode() + body)
+        return connection
 
     def pull(self, member: Member, branch: str, title: str = "A change", **fields: Any) -> dict[str, Any]:
         """Open a pull request into main."""

@@ -7,7 +7,6 @@ any version that finds a newer one unpacked beside it starts that instead of its
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import hashlib
 import json
 import os
@@ -17,13 +16,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from adapters.base import HarnessUnavailable
+from agensh.filelock import locked
 
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 # ACP with a provider of one's own wants a login in these: "Authentication required" (1.0.77 was not to be had).
 _LOGIN = range(69, 78)
 _TOLD = (1, 0, 102)
 """The first version known to tell its client of tokens; 1.0.70 does not, and those between were not looked at."""
-_LOOK = 0.2  # seconds between two looks at a lock that another worker has
 
 
 def version_of(binary: Path) -> str:
@@ -77,22 +76,8 @@ async def first_start(cache: Path) -> AsyncIterator[None]:
     if await asyncio.to_thread(_unpacked, cache):
         yield
         return
-    handle = os.open(cache / "first-start.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        # To wait in a thread would take one of a few from the worker that has the lock, and could not be cancelled.
-        while not _locked(handle):  # noqa: ASYNC110 (another process has it)
-            await asyncio.sleep(_LOOK)
+    async with locked(os.open(cache / "first-start.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)):
         yield
-    finally:
-        os.close(handle)
-
-
-def _locked(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _unpacked(cache: Path) -> bool:

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from agensh.errors import AgenshError
+from agensh.filelock import try_lock
 from agensh.rundir import RunDir
 
 _LOOK = 0.01  # seconds between two tries to take a lock that somebody only looks at
@@ -73,8 +74,8 @@ def _hold(path: Path, busy: Callable[[str], str]) -> Iterator[None]:
     except OSError as error:
         raise AgenshError(f"{path} cannot be written: {error.strerror}.") from error
     try:
-        while not _taken(handle, fcntl.LOCK_EX):
-            if _taken(handle, fcntl.LOCK_SH):
+        while not try_lock(handle):
+            if try_lock(handle, fcntl.LOCK_SH):
                 # Nobody holds it: somebody was only looking, who has a share of it for a moment.
                 fcntl.flock(handle, fcntl.LOCK_UN)
                 time.sleep(_LOOK)
@@ -92,14 +93,6 @@ def _hold(path: Path, busy: Callable[[str], str]) -> Iterator[None]:
         os.close(handle)
 
 
-def _taken(handle: int, kind: int) -> bool:
-    try:
-        fcntl.flock(handle, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
 def running_launcher(run: RunDir) -> int | None:
     """Return the process id of the launcher that runs this run, or None when nobody does."""
     try:
@@ -108,7 +101,7 @@ def running_launcher(run: RunDir) -> int | None:
         return None
     try:
         # A share: two that look at once are no launcher to each other.
-        if _taken(handle, fcntl.LOCK_SH):
+        if try_lock(handle, fcntl.LOCK_SH):
             return None
         text = lock_file(run).read_text(encoding="utf-8").strip()
         return int(text) if text.isdigit() else None

@@ -5,35 +5,19 @@ The launcher, `agensh report` and `agensh export`, and the node host's container
 
 from __future__ import annotations
 
-import asyncio
-import fcntl
 import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-_LOOK = 0.1  # seconds between two looks at a lock that another process has
+from agensh.filelock import locked
 
 
 @asynccontextmanager
 async def alone_at(folder: Path) -> AsyncIterator[None]:
     """Wait for and hold the kernel's lock of a folder; it ends with its process, in a container too."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        # To wait in a thread could not be cancelled.
-        while not _locked(handle):  # noqa: ASYNC110 (another process has it)
-            await asyncio.sleep(_LOOK)
+    async with locked(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)):
         yield
-    finally:
-        os.close(handle)
-
-
-def _locked(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def remove_stale_locks(repository: Path) -> None:

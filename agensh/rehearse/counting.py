@@ -210,8 +210,8 @@ def count_posts(
     """Count what a worker's prompts told of the task channel; `authors` has the author's index of each post by its seq.
 
     A prompt tells of everything up to its newest post, so each post of the others after the newest of the prompt before
-    must be in it, but for what the worker has read by itself: a reading of the channel withdraws the posts that it shows.
-    What came later waits for the next turn.
+    must be in it, but for what the worker has read by itself: a reading of the channel withdraws the posts that it
+    shows. What came later waits for the next turn.
     """
     readings = sorted(call.ended for call in calls if call.tool == "chat_read" and call.ok)
     through = unread = lost = 0
